@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+# Entry points for a fresh Debian 12 with git, make, and root or sudo.
+
+PRESET ?= release
+BUILD := build/$(PRESET)
+PREFIX ?= /usr/local
+REPORT_ARGS ?= --quick --out out/report
+TEST_ARGS ?=
+JOBS ?=
+
+ROOMS := core reference optimized audit properties experiments reports cli bench
+PACKAGES := cmake ninja-build clang-19 g++ git libboost-dev libeigen3-dev libgtest-dev \
+  librapidcheck-dev libhwy-dev libmpfr-dev libgmp-dev nlohmann-json3-dev libcli11-dev libfmt-dev \
+  librandom123-dev libssl-dev libzip-dev
+
+# $(call ensure,packages) installs those that are missing; silent when none is.
+define ensure
+@have=" $$(dpkg-query -W -f='$${Package}:$${db:Status-Status} ' $(1) 2>/dev/null)"; \
+missing=; \
+for package in $(1); do \
+  case "$$have" in *" $$package:installed "*) ;; *) missing="$$missing $$package" ;; esac; \
+done; \
+if [ -n "$$missing" ]; then \
+  if [ "$$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi; \
+  for tool in apt-get $$sudo; do \
+    command -v $$tool >/dev/null || { echo "$$tool not found; install by hand:$$missing" >&2; exit 1; }; \
+  done; \
+  $$sudo apt-get update && \
+  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$missing; \
+fi
+endef
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help deps build test report install asan compilers format format-check tidy clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 17
+	@echo 'Variables: PRESET=$(PRESET) JOBS= TEST_ARGS= REPORT_ARGS="$(REPORT_ARGS)" PREFIX=$(PREFIX)'
+
+deps: ## Install the Debian packages that are missing
+	$(call ensure,$(PACKAGES))
+
+# A failed configuration leaves no build.ninja behind, so it is tried again.
+build/%/build.ninja: | deps
+	cmake --preset $*
+
+build: deps $(BUILD)/build.ninja ## Configure once and build (PRESET=release)
+	cmake --build $(BUILD) $(if $(JOBS),-j$(JOBS))
+
+test: build ## Build and run the tests (TEST_ARGS: more arguments for ctest)
+	ctest --preset $(PRESET) --output-on-failure $(TEST_ARGS)
+
+report: build ## Build and write the stability report (REPORT_ARGS)
+	$(BUILD)/cli/attest report $(REPORT_ARGS)
+
+install: build ## Install under PREFIX (default /usr/local; DESTDIR is honoured)
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+asan: ## Build and test with the address and undefined-behaviour sanitizers
+	$(call ensure,$(PACKAGES) libclang-rt-19-dev)
+	$(MAKE) --no-print-directory test PRESET=asan-ubsan
+
+compilers: ## Build with g++ and clang-16, warnings as errors
+	$(call ensure,$(PACKAGES) clang-16)
+	$(MAKE) --no-print-directory build PRESET=gcc
+	$(MAKE) --no-print-directory build PRESET=clang-16
+
+format: ## Format every tracked .h and .cc
+	$(call ensure,clang-format-19)
+	git ls-files '*.h' '*.cc' | xargs -r clang-format-19 -i
+
+format-check: ## Fail when a tracked .h or .cc is not formatted
+	$(call ensure,clang-format-19)
+	git ls-files '*.h' '*.cc' | xargs -r clang-format-19 --dry-run --Werror
+
+tidy: build ## Run clang-tidy over the rooms
+	$(call ensure,clang-tidy-19)
+	run-clang-tidy-19 -quiet -p $(BUILD) $(if $(JOBS),-j $(JOBS)) $(addprefix '^$(CURDIR)/,$(addsuffix /',$(ROOMS)))
+
+clean: ## Remove build/ and out/
+	rm -rf build out
