@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case: one contract with its tensors; and the files that cases and results live in.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/contract.h"
+#include "core/status.h"
+#include "core/tensor.h"
+
+namespace attest {
+
+struct Case {
+  std::string name;
+  Contract contract;
+  TensorMap tensors;  // q, k, v, and whichever optional tensors of the contract exist
+
+  // Null when the case has no such tensor.
+  const Tensor* Find(const std::string& tensor) const;
+};
+
+// Fills in the default outputs (out, and the gradients of q, k and v where grad_out is present),
+// then checks every tensor's presence, type, shape and values against the contract. One line names
+// the tensor and what was expected.
+Status FinishCase(Case* problem);
+
+// Shape and type of the output `name` ("out", "lse", "weights") of a contract.
+Shape OutputShape(const Contract& contract, const std::string& name);
+DType OutputDType(const Contract& contract, const std::string& name);
+
+// Reads a case from a .safetensors file (contract in its metadata key `attest`), or from .npz,
+// with the contract read from `contract_file`, which is an error for a file that has its own.
+StatusOr<Case> ReadCase(const std::filesystem::path& file,
+                        const std::optional<std::filesystem::path>& contract_file = std::nullopt);
+Status WriteCase(const std::filesystem::path& file, const Case& problem);
+
+// Reads a result file and checks every output that the contract asks for against it; outputs that
+// are missing are simply absent from the map (a partial result), others are ignored.
+StatusOr<TensorMap> ReadResult(const std::filesystem::path& file, const Contract& contract);
+
+}  // namespace attest
