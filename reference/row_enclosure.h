@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Enclosures of one row of attention at the thread's working precision, and the exact tie decision.
+#pragma once
+
+#include <vector>
+
+#include "core/dtype.h"
+#include "reference/interval.h"
+#include "reference/row_plan.h"
+
+namespace attest {
+
+// The formulas of one row of kind kFinite, evaluated in intervals. Everything is relative to a
+// pivot (the largest score): exponentials are of score differences, and differences of equal scores
+// are the exact point 0, so that rows of equal scores come out as exact rational numbers.
+class RowEnclosure {
+ public:
+  // Evaluates weights and denominator at Interval::precision(). `data` and `plan` must outlive it.
+  RowEnclosure(const CaseData& data, const RowId& row, const RowPlan& plan);
+
+  // p_ij of term `t` (position in plan.terms), before dropout, local-p Gaussian included.
+  Interval Weight(std::size_t t) const { return unnormalised_[t] / denominator_; }
+  Interval LogSumExp() const { return pivot_score_ + log_denominator_; }
+  // ln p_ij of term `t`, without the Gaussian.
+  Interval LogWeight(std::size_t t) const { return exponents_[t] - log_denominator_; }
+  // Output `column`; every v of that column must be finite.
+  Interval Output(Index column) const;
+
+  // Whether output `column` is exactly a midpoint between two neighbours in `format`; if so
+  // *rounded is its rounding to even. The scores are algebraic numbers, so exponentials of distinct
+  // ones are linearly independent over the algebraic numbers (Lindemann-Weierstrass): the output is
+  // exactly r if and only if, in every group of equal scores, the values sum to r times the number
+  // of keys. With a soft cap, ALiBi slopes that are no doubles, or a Gaussian, "only if" is not
+  // known; false then means undecided.
+  bool DecideTie(Index column, const FloatFormat& format, double* rounded) const;
+
+ private:
+  Interval Scaled(const Interval& raw) const;
+  Interval BeforeBias(std::size_t t) const;
+  Interval Score(std::size_t t) const;
+  Interval AdditiveDifference(std::size_t t, std::size_t u) const;
+  Interval Difference(std::size_t t, std::size_t u) const;
+  bool SameScore(std::size_t t, std::size_t u) const;
+  bool EqualsSink(std::size_t t) const;
+  Interval GaussianExponent(std::size_t t) const;
+
+  const CaseData& data_;
+  const RowId row_;
+  const RowPlan& plan_;
+  Interval slope_;             // of ALiBi; 0 without
+  Interval root_dk_;           // sqrt(D_k)
+  std::vector<Interval> raw_;  // <q, k_j>
+  Interval pivot_score_;
+  std::vector<Interval> exponents_;     // s_j - pivot
+  std::vector<Interval> unnormalised_;  // e to them, times the Gaussian
+  Interval denominator_;
+  Interval log_denominator_;
+};
+
+}  // namespace attest

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/row_plan.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace attest {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::vector<double> ToDoubles(const Tensor& tensor) {
+  std::vector<double> values(static_cast<std::size_t>(tensor.size()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = tensor.At(static_cast<Index>(i));
+  return values;
+}
+
+// Element (b, h, i, j) of a rank-4 tensor whose axes of length 1 are broadcast.
+double Broadcast(const Tensor& tensor, const RowId& row, Index key) {
+  const Shape& shape = tensor.shape();
+  Index offset = 0;
+  const Index index[] = {row.batch, row.head, row.query, key};
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    offset = offset * shape[axis] + (shape[axis] == 1 ? 0 : index[axis]);
+  }
+  return tensor.At(offset);
+}
+
+Index RowIndex(const Contract& contract, const RowId& row) {
+  return (row.batch * contract.shape.q_heads + row.head) * contract.shape.q_len + row.query;
+}
+
+// |key - center| <= half_width in exact arithmetic: the rounding error of the difference decides
+// where the rounded difference equals the half width.
+bool WithinLocalWindow(Index key, double center, double half_width) {
+  const double j = static_cast<double>(key);
+  const double difference = j - center;
+  if (std::fabs(difference) != half_width) return std::fabs(difference) < half_width;
+  const double part = difference - j;  // TwoSum (Knuth) of j and -center
+  const double error = (j - (difference - part)) + (-center - part);
+  return difference >= 0.0 ? error <= 0.0 : error >= 0.0;
+}
+
+}  // namespace
+
+double DefaultAlibiExponent(Index head, Index heads) {
+  const Index power = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  if (head < power) return -8.0 * static_cast<double>(head + 1) / static_cast<double>(power);
+  return -8.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(2 * power);
+}
+
+StatusOr<CaseData> CaseData::Make(const Case& problem) {
+  if (problem.contract.score != ScoreKind::kDot) {
+    return Unsupported("score.kind: the reference computes 'dot' only");
+  }
+  CaseData data;
+  data.problem_ = &problem;
+  data.contract_ = &problem.contract;
+  const Alibi alibi = problem.contract.alibi;
+  const bool slopes = problem.Find("alibi_slopes") != nullptr;
+  data.alibi_ = alibi != Alibi::kNone && (slopes || alibi == Alibi::kDefault);
+  data.q_ = ToDoubles(*problem.Find("q"));
+  data.k_ = ToDoubles(*problem.Find("k"));
+  data.v_ = ToDoubles(*problem.Find("v"));
+  const auto finite = [](double x) { return std::isfinite(x); };
+  data.finite_ = std::all_of(data.q_.begin(), data.q_.end(), finite) &&
+                 std::all_of(data.k_.begin(), data.k_.end(), finite);
+  return data;
+}
+
+std::span<const double> CaseData::Query(const RowId& row) const {
+  const Dimensions& s = contract_->shape;
+  const auto width = static_cast<std::size_t>(s.qk_dim);
+  return {q_.data() + static_cast<std::size_t>(RowIndex(*contract_, row)) * width, width};
+}
+
+namespace {
+
+// Key/value row of the group that the query head belongs to.
+std::size_t GroupRow(const Contract& contract, const RowId& row, Index key) {
+  const Dimensions& s = contract.shape;
+  const Index group = row.head / (s.q_heads / s.kv_heads);
+  return static_cast<std::size_t>((row.batch * s.kv_heads + group) * s.kv_len + key);
+}
+
+}  // namespace
+
+std::span<const double> CaseData::Key(const RowId& row, Index key) const {
+  const auto width = static_cast<std::size_t>(contract_->shape.k_dim);
+  return {k_.data() + GroupRow(*contract_, row, key) * width, width};
+}
+
+std::span<const double> CaseData::Value(const RowId& row, Index key) const {
+  const auto width = static_cast<std::size_t>(contract_->shape.v_dim);
+  return {v_.data() + GroupRow(*contract_, row, key) * width, width};
+}
+
+double CaseData::dropout_rate() const {
+  return problem_->Find("keep") == nullptr ? 0.0 : contract_->dropout_rate;
+}
+
+std::optional<double> CaseData::GivenSlope(Index head) const {
+  const Tensor* slopes = problem_->Find("alibi_slopes");
+  if (slopes == nullptr) return std::nullopt;
+  return slopes->At(head);
+}
+
+double CaseData::BiasAt(const RowId& row, Index key) const {
+  const Tensor* bias = problem_->Find("bias");
+  return bias == nullptr ? 0.0 : Broadcast(*bias, row, key);
+}
+
+bool CaseData::Allowed(const RowId& row, Index key) const {
+  const Case& c = *problem_;
+  const Dimensions& s = contract_->shape;
+  const auto length = [&](const char* name, Index capacity) {
+    const Tensor* lengths = c.Find(name);
+    return lengths == nullptr ? capacity : static_cast<Index>(lengths->At(row.batch));
+  };
+  const Index kv_length = length("kv_lengths", s.kv_len);
+  const Index q_length = length("q_lengths", s.q_len);
+  if (key >= kv_length || row.query >= q_length) return false;
+
+  const Tensor* mask = c.Find("mask");
+  if (mask != nullptr && Broadcast(*mask, row, key) == 0.0) return false;
+  if (BiasAt(row, key) == -kInfinity) return false;
+
+  if (contract_->causal == Causal::kTopLeft && key > row.query) return false;
+  if (contract_->causal == Causal::kBottomRight && key > row.query + kv_length - q_length) {
+    return false;
+  }
+  const Index offset = contract_->causal == Causal::kTopLeft ? 0 : kv_length - q_length;
+  const Index relative = key - (row.query + offset);
+  if (contract_->window.left >= 0 && relative < -contract_->window.left) return false;
+  if (contract_->window.right >= 0 && relative > contract_->window.right) return false;
+
+  if (const Tensor* documents = c.Find("q_documents"); documents != nullptr) {
+    const double own = documents->At(row.batch * s.q_len + row.query);
+    if (own != c.Find("kv_documents")->At(row.batch * s.kv_len + key)) return false;
+  }
+  if (contract_->local) {
+    const double center = c.Find("local_center")->At(RowIndex(*contract_, row));
+    if (!WithinLocalWindow(key, center, contract_->local->half_width)) return false;
+  }
+  return true;
+}
+
+std::optional<double> CaseData::NonFiniteScore(const RowId& row, Index key) const {
+  if (finite_) return std::nullopt;
+  const std::span<const double> q = Query(row);
+  const std::span<const double> k = Key(row, key);
+  // Only products with a non-finite factor matter: a sum of finite ones changes nothing, and must
+  // not overflow here.
+  double sum = 0.0;
+  bool special = false;
+  for (std::size_t d = 0; d < q.size(); ++d) {
+    if (std::isfinite(q[d]) && std::isfinite(k[d])) continue;
+    special = true;
+    sum += q[d] * k[d];
+  }
+  if (!special) return std::nullopt;
+  return sum * (contract_->scale.rsqrt_dk ? 1.0 : contract_->scale.value);
+}
+
+RowPlan CaseData::Plan(const RowId& row) const {
+  RowPlan plan;
+  if (const Tensor* sinks = problem_->Find("sinks"); sinks != nullptr) {
+    const double sink = sinks->At(row.head);
+    plan.sink_is_nan = std::isnan(sink) || sink == kInfinity;
+    if (std::isfinite(sink)) plan.sink = sink;
+  }
+  if (contract_->local && contract_->local->gaussian) {
+    plan.gaussian_center = problem_->Find("local_center")->At(RowIndex(*contract_, row));
+  }
+  const Dimensions& s = contract_->shape;
+  const Tensor* keep = problem_->Find("keep");
+  const std::optional<double> slope = alibi_ ? GivenSlope(row.head) : std::optional<double>();
+  bool any_allowed = false;
+  for (Index j = 0; j < s.kv_len; ++j) {
+    if (!Allowed(row, j)) continue;
+    any_allowed = true;
+    KeyTerm term;
+    term.key = j;
+    term.bias = BiasAt(row, j);
+    term.distance = std::abs(row.query + s.kv_len - s.q_len - j);
+    // The score as far as infinities and NaN decide it; 0 stands for any finite score.
+    double score = 0.0;
+    if (const std::optional<double> special = NonFiniteScore(row, j); special) {
+      score = *special;
+      if (contract_->softcap > 0.0 && std::isinf(score)) {
+        score = std::copysign(contract_->softcap, score);
+        term.capped = score;
+      }
+    }
+    score += std::isfinite(term.bias) ? 0.0 : term.bias;
+    if (slope && !std::isfinite(*slope)) score -= *slope * static_cast<double>(term.distance);
+    if (std::isnan(score) || score == kInfinity) {
+      plan.not_a_number.push_back(j);
+    } else if (score == -kInfinity) {
+      plan.vanishing.push_back(j);
+    } else {
+      if (keep != nullptr && Broadcast(*keep, row, j) == 0.0) term.keep = 0.0;
+      plan.terms.push_back(term);
+    }
+  }
+  if (!any_allowed) {
+    plan.kind = RowPlan::Kind::kEmpty;
+  } else if (plan.sink_is_nan || !plan.not_a_number.empty()) {
+    plan.kind = RowPlan::Kind::kNotANumber;
+  } else if (plan.terms.empty()) {
+    plan.kind = RowPlan::Kind::kAllMinusInfinity;
+  } else {
+    plan.kind = RowPlan::Kind::kFinite;
+  }
+  return plan;
+}
+
+}  // namespace attest

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which keys take part in one row of attention and what is special about them, in plain doubles.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/case.h"
+
+namespace attest {
+
+// One (batch, query head, query).
+struct RowId {
+  Index batch = 0;
+  Index head = 0;
+  Index query = 0;
+};
+
+// A key that takes part with a finite score.
+struct KeyTerm {
+  Index key = 0;
+  double bias = 0.0;   // the given bias tensor's element
+  Index distance = 0;  // |i + Tk - Tq - j|, the factor of the ALiBi slope
+  double keep = 1.0;   // 0 where dropout drops it
+  // The score before the bias where infinite inputs meet a soft cap: +c or -c.
+  std::optional<double> capped;
+};
+
+struct RowPlan {
+  enum class Kind {
+    kEmpty,             // no allowed key
+    kNotANumber,        // an allowed score is NaN or +infinity, or the sink is
+    kAllMinusInfinity,  // allowed keys, all of score -infinity
+    kFinite,
+  };
+  Kind kind = Kind::kEmpty;
+  std::vector<KeyTerm> terms;             // allowed, finite score, ascending key
+  std::vector<Index> vanishing;           // allowed, score -infinity: weight exactly 0
+  std::vector<Index> not_a_number;        // allowed, score NaN or +infinity
+  std::optional<double> sink;             // a finite sink's logit
+  std::optional<double> gaussian_center;  // p_i, where local-p attention is on
+  bool sink_is_nan = false;               // NaN or +infinity
+
+  bool has_allowed_key() const { return kind != Kind::kEmpty; }
+};
+
+// The tensors of a `dot` case as exact doubles, and the questions a row asks about them.
+class CaseData {
+ public:
+  // Unsupported for score kinds other than `dot`.
+  static StatusOr<CaseData> Make(const Case& problem);
+
+  const Contract& contract() const { return *contract_; }
+  std::span<const double> Query(const RowId& row) const;
+  std::span<const double> Key(const RowId& row, Index key) const;
+  std::span<const double> Value(const RowId& row, Index key) const;
+
+  // Whether key `key` is allowed for `row`: the conjunction of every mask of the contract.
+  bool Allowed(const RowId& row, Index key) const;
+
+  RowPlan Plan(const RowId& row) const;
+
+  bool has_alibi() const { return alibi_; }
+  // The rate of the contract where a keep mask is given; without one there is no dropout.
+  double dropout_rate() const;
+  // The slope of a head where the tensor `alibi_slopes` gives it.
+  std::optional<double> GivenSlope(Index head) const;
+
+ private:
+  double BiasAt(const RowId& row, Index key) const;
+  // The score before the bias where q or k is not finite; nothing where both are.
+  std::optional<double> NonFiniteScore(const RowId& row, Index key) const;
+
+  const Case* problem_ = nullptr;
+  const Contract* contract_ = nullptr;
+  bool alibi_ = false;
+  bool finite_ = true;  // q and k hold neither NaN nor infinity
+  std::vector<double> q_, k_, v_;
+};
+
+// The ALiBi slope of head h of H is 2^exponent with this exponent: -8(h+1)/H for H a power of two,
+// else those of the next lower power n of two, followed by every other one of 2n.
+double DefaultAlibiExponent(Index head, Index heads);
+
+}  // namespace attest
