@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention kernels by name.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "optimized/attention.h"
+
+namespace attest {
+
+struct KernelInfo {
+  std::string_view name;
+  std::string_view description;  // one line, for listings
+  AttentionAlgorithm algorithm;
+};
+
+// All kernels, in a fixed order.
+std::span<const KernelInfo> Kernels();
+
+// The kernel of this name, or nothing.
+std::optional<KernelInfo> FindKernel(std::string_view name);
+
+}  // namespace attest
