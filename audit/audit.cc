@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "audit/audit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "audit/law.h"
+#include "core/digest.h"
+#include "core/fp_environment.h"
+#include "core/run_record.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Laws run on cases up to this many scores: they certify transformed cases again.
+constexpr Index kLargestLawCase = 20000;
+
+// Position of a code in FindingKinds().
+std::size_t RankOf(const std::string& code) {
+  const std::vector<FindingKind>& kinds = FindingKinds();
+  const auto kind = std::find_if(kinds.begin(), kinds.end(),
+                                 [&](const FindingKind& k) { return k.code == code; });
+  return static_cast<std::size_t>(kind - kinds.begin());
+}
+
+// Findings of one kind on one tensor are told once, by the worst case.
+class FindingList {
+ public:
+  void Add(const std::string& code, const std::string& tensor, const std::string& case_name,
+           const std::string& explanation, const std::optional<Witness>& worst) {
+    Entry& entry = entries_[{RankOf(code), tensor}];
+    entry.cases.insert(case_name);
+    const bool worse = entry.cases.size() == 1 ||
+                       (worst && (!entry.worst || worst->bound_ratio > entry.worst->bound_ratio));
+    if (!worse) return;
+    entry.case_name = case_name;
+    entry.explanation = explanation;
+    entry.worst = worst;
+  }
+
+  bool empty() const { return entries_.empty(); }
+
+  ordered_json ToJson(const std::string& reproducer) const {
+    ordered_json list = ordered_json::array();
+    for (const auto& [key, entry] : entries_) {
+      const FindingKind& kind = FindingKinds()[key.first];
+      ordered_json finding{{"code", kind.code},
+                           {"title", kind.title},
+                           {"case", entry.case_name},
+                           {"tensor", key.second},
+                           {"explanation", entry.explanation},
+                           {"cases", entry.cases.size()},
+                           {"reproducer", reproducer}};
+      if (entry.worst) {
+        finding["worst"] = {{"index", entry.worst->index},
+                            {"got", NumberToJson(entry.worst->got)},
+                            {"expected", NumberToJson(entry.worst->expected)},
+                            {"ulp", NumberToJson(entry.worst->ulp)},
+                            {"bound_ratio", NumberToJson(entry.worst->bound_ratio)}};
+      }
+      list.push_back(std::move(finding));
+    }
+    return list;
+  }
+
+ private:
+  struct Entry {
+    std::set<std::string> cases;
+    std::string case_name;  // the worst of them
+    std::string explanation;
+    std::optional<Witness> worst;
+  };
+  std::map<std::pair<std::size_t, std::string>, Entry> entries_;  // by rank and tensor
+};
+
+struct LawCount {
+  Index draws = 0;
+  Index violations = 0;
+};
+
+// The audit of one subject while it runs.
+class Session {
+ public:
+  explicit Session(const Subject& subject) : subject_(subject) {}
+
+  void RunCase(const SuiteCase& item, const Expectation& expected) {
+    const Case& problem = item.problem;
+    ordered_json result{{"case", problem.name}, {"suite", item.suite}};
+    const Outcome outcome = subject_.Run(problem, Junk::kNaN);
+    std::string status = "passed";
+    switch (outcome.kind) {
+      case Outcome::Kind::kUnsupported:
+        ++unsupported_;
+        status = "unsupported";
+        unsupported_reasons_.insert(outcome.message);
+        break;
+      case Outcome::Kind::kError:
+        ++failed_;
+        status = "failed";
+        findings_.Add("error", "", problem.name, outcome.message, std::nullopt);
+        break;
+      case Outcome::Kind::kTrespassed:
+        ++failed_;
+        status = "failed";
+        findings_.Add("trespass", "", problem.name, outcome.message, std::nullopt);
+        break;
+      case Outcome::Kind::kOk: {
+        result["outputs"] = ordered_json::array();
+        const bool conforms = JudgeOutputs(problem, expected, outcome, &result["outputs"]);
+        const bool lawful = RunLaws(problem);
+        if (conforms && lawful) {
+          ++passed_;
+        } else {
+          ++failed_;
+          status = "failed";
+        }
+        outputs_digest_ += Sha256(outcome.outputs);
+        break;
+      }
+    }
+    result["status"] = status;
+    result["logit_spread"] = NumberToJson(expected.logit_spread);
+    result["min_entropy"] = NumberToJson(expected.min_entropy);
+    if (expected.bounds.out_of_range > 0) out_of_range_ += expected.bounds.out_of_range;
+    case_results_.push_back(std::move(result));
+  }
+
+  ordered_json ToJson(const std::vector<SuiteCase>& cases, std::uint64_t seed,
+                      const std::string& command) const {
+    const SubjectInfo& info = subject_.info();
+    const Index judged = passed_ + failed_;
+    ordered_json record;
+    record["attest_result"] = 1;
+    record["verdict"] =
+        judged == 0 ? "nothing audited" : (findings_.empty() ? "conforms" : "findings");
+    record["implementation"] = {{"name", info.name},
+                                {"version", info.version},
+                                {"description", info.description},
+                                {"target", info.target},
+                                {"deterministic", info.deterministic},
+                                {"batch_invariant", info.batch_invariant}};
+    std::vector<std::string> suites;
+    std::string inputs_digest;
+    for (const SuiteCase& item : cases) {
+      if (std::find(suites.begin(), suites.end(), item.suite) == suites.end()) {
+        suites.push_back(item.suite);
+      }
+      inputs_digest += Sha256(item.problem.tensors);
+    }
+    record["suites"] = suites;
+    record["cases"] = {{"run", judged},
+                       {"passed", passed_},
+                       {"failed", failed_},
+                       {"unsupported", unsupported_},
+                       {"crashed", 0}};
+    record["findings"] = findings_.ToJson(command);
+    record["laws"] = ordered_json::array();
+    for (const Law& law : Laws()) {
+      const auto count = laws_.find(law.name);
+      if (count == laws_.end()) continue;
+      record["laws"].push_back({{"law", law.name},
+                                {"description", law.description},
+                                {"draws", count->second.draws},
+                                {"violations", count->second.violations}});
+    }
+    record["case_results"] = case_results_;
+    std::vector<std::string> remarks(unsupported_reasons_.begin(), unsupported_reasons_.end());
+    if (out_of_range_ > 0) {
+      remarks.push_back(fmt::format(
+          "{} elements are out of the profile's range (intermediate results may overflow) and were "
+          "not judged",
+          out_of_range_));
+    }
+    record["remarks"] = remarks;
+    Manifest manifest;
+    manifest.command = command;
+    manifest.simd_target = info.target;
+    manifest.seed = seed;
+    manifest.libraries = ReferenceLibraries();
+    manifest.inputs_sha256 = Sha256(std::as_bytes(std::span(inputs_digest)));
+    manifest.outputs_sha256 = Sha256(std::as_bytes(std::span(outputs_digest_)));
+    record["manifest"] = attest::ToJson(manifest);
+    return record;
+  }
+
+ private:
+  bool JudgeOutputs(const Case& problem, const Expectation& expected, const Outcome& outcome,
+                    ordered_json* results) {
+    bool conforms = true;
+    for (const std::string& name : problem.contract.outputs) {
+      const auto found = outcome.outputs.find(name);
+      if (found == outcome.outputs.end()) {
+        // Recorded results may be partial; everybody else was asked for the output.
+        if (subject_.info().recorded && name != "out") continue;
+        findings_.Add("missing-output", name, problem.name, "the output was not given",
+                      std::nullopt);
+        conforms = false;
+        continue;
+      }
+      const TensorVerdict verdict = Judge(expected, name, found->second);
+      results->push_back({{"tensor", name},
+                          {"elements", verdict.elements},
+                          {"violations", verdict.violations},
+                          {"not_correctly_rounded", verdict.not_correctly_rounded},
+                          {"max_ulp", NumberToJson(verdict.max_ulp)},
+                          {"max_scaled_error", NumberToJson(verdict.max_scaled_error)},
+                          {"max_bound_ratio", NumberToJson(verdict.max_bound_ratio)}});
+      if (verdict.violations == 0) continue;
+      conforms = false;
+      const std::string code = verdict.non_finite_mismatch ? "non-finite" : "above-bound";
+      findings_.Add(
+          code, name, problem.name,
+          fmt::format("{} of {} elements; worst: got {}, correctly rounded {}", verdict.violations,
+                      verdict.elements, verdict.worst.got, verdict.worst.expected),
+          verdict.worst);
+    }
+    return conforms;
+  }
+
+  bool RunLaws(const Case& problem) {
+    const Dimensions& s = problem.contract.shape;
+    if (subject_.info().recorded || s.batch * s.q_heads * s.q_len * s.kv_len > kLargestLawCase) {
+      return true;
+    }
+    bool lawful = true;
+    for (const Law& law : Laws()) {
+      if (law.name == "within-bound") continue;  // JudgeOutputs has done it
+      const LawResult result = law.check(subject_, problem);
+      if (!result.applied) continue;
+      LawCount& count = laws_[law.name];
+      ++count.draws;
+      if (!result.violation) continue;
+      ++count.violations;
+      lawful = false;
+      const Violation& v = *result.violation;
+      Witness witness;
+      witness.index = v.index;
+      witness.got = v.got;
+      witness.expected = v.expected;
+      findings_.Add("law-" + law.name, v.tensor, problem.name, v.explanation, witness);
+    }
+    return lawful;
+  }
+
+  const Subject& subject_;
+  FindingList findings_;
+  std::map<std::string, LawCount> laws_;
+  std::set<std::string> unsupported_reasons_;
+  ordered_json case_results_ = ordered_json::array();
+  std::string outputs_digest_;
+  Index passed_ = 0;
+  Index failed_ = 0;
+  Index unsupported_ = 0;
+  Index out_of_range_ = 0;
+};
+
+}  // namespace
+
+Auditor::Auditor(std::vector<SuiteCase> cases, AuditOptions options)
+    : cases_(std::move(cases)), options_(std::move(options)), expectations_(cases_.size()) {}
+
+StatusOr<const Expectation*> Auditor::ExpectationOf(std::size_t index) {
+  std::optional<Expectation>& slot = expectations_[index];
+  if (!slot) {
+    const Case& problem = cases_[index].problem;
+    StatusOr<Expectation> expected = Expect(problem, options_.threads);
+    if (!expected.ok()) {
+      return Status(expected.status().code(),
+                    fmt::format("case '{}': {}", problem.name, expected.status().message()));
+    }
+    slot = *std::move(expected);
+  }
+  return &*slot;
+}
+
+StatusOr<ordered_json> Auditor::Audit(const Subject& subject, const std::string& command) {
+  if (Status s = CheckFloatingPointEnvironment(); !s.ok()) return s;
+  Session session(subject);
+  for (std::size_t i = 0; i < cases_.size(); ++i) {
+    StatusOr<const Expectation*> expected = ExpectationOf(i);
+    if (!expected.ok()) return expected.status();
+    session.RunCase(cases_[i], **expected);
+    if (options_.progress) options_.progress(subject.info().name, i + 1, cases_.size());
+  }
+  return session.ToJson(cases_, options_.seed, command);
+}
+
+const std::vector<FindingKind>& FindingKinds() {
+  static const std::vector<FindingKind> kinds = [] {
+    std::vector<FindingKind> list{
+        {"above-bound", "an element is farther from the exact value than the bound allows"},
+        {"non-finite", "NaN or infinity where a number is exact, or the other way round"},
+        {"missing-output", "an output that was asked for is missing"},
+        {"error", "the implementation reported an error"},
+        {"trespass", "the implementation wrote where it must not"},
+    };
+    for (const Law& law : Laws()) list.push_back({"law-" + law.name, "broken: " + law.description});
+    return list;
+  }();
+  return kinds;
+}
+
+}  // namespace attest

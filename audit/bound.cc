@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "audit/bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "reference/row_plan.h"
+
+namespace attest {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Covers the roundings of this file's own double arithmetic.
+constexpr double kInflation = 1.0 + 1e-9;
+
+// Roundings that any order of evaluation the profiles allow can put on a score besides the d of the
+// dot product: scale factors, change of base, bias, ALiBi (docs/bounds.md, "Scores").
+constexpr double kScoreRoundings = 12.0;
+constexpr double kSoftcapRoundings = 12.0;
+
+// k roundings of size u: (1 + u)^k - 1 <= k u / (1 - k u), infinite where that says nothing.
+double Gamma(double k, double u) { return k * u < 1.0 ? k * u / (1.0 - k * u) : kInfinity; }
+
+double SumOfMagnitudes(std::span<const double> values) {
+  double sum = 0.0;
+  for (const double value : values) sum += std::fabs(value);
+  return sum;
+}
+
+// p (e^error - 1), the change of a weight p = e^log_weight whose exponent is off by `error`; usable
+// also where p underflows in double.
+double Perturbation(double weight, double log_weight, double error) {
+  return error <= 1.0 ? weight * std::expm1(error) : std::exp(std::min(log_weight + error, 700.0));
+}
+
+// Everything of one row that the bounds of its elements share.
+struct RowBound {
+  std::vector<double> weight;        // p_j, by term of the plan
+  std::vector<double> perturbation;  // bound on |w_j / sum w - p_j|, exact normalisation
+  double accumulation = 0.0;         // relative error of a term through products and sums
+  double normaliser = 0.0;           // tau: relative error of the computed denominator
+  double largest_exponent = 0.0;     // M: no smaller than the magnitude of the row maximum
+  double absolute = 0.0;             // what underflow can do to one weight
+  bool in_range = true;
+};
+
+class BoundEvaluator {
+ public:
+  BoundEvaluator(const Case& problem, const CaseData& data, const Certified& certified,
+                 const ArithmeticModel& model)
+      : contract_(problem.contract), data_(data), certified_(certified), model_(model) {}
+
+  ForwardBounds Run() {
+    const Dimensions& s = contract_.shape;
+    const Index rows = s.batch * s.q_heads * s.q_len;
+    bounds_.out.assign(static_cast<std::size_t>(rows * s.v_dim), 0.0);
+    bounds_.magnitude = bounds_.out;
+    bounds_.vanishing_infinity.assign(bounds_.out.size(), 0);
+    bounds_.lse.assign(static_cast<std::size_t>(rows), 0.0);
+    bounds_.weights.assign(static_cast<std::size_t>(rows * s.kv_len), 0.0);
+    for (Index flat = 0; flat < rows; ++flat) DoRow(flat);
+    return std::move(bounds_);
+  }
+
+ private:
+  void DoRow(Index flat) {
+    const Dimensions& s = contract_.shape;
+    const RowId row{flat / (s.q_heads * s.q_len), flat / s.q_len % s.q_heads, flat % s.q_len};
+    const RowPlan plan = data_.Plan(row);
+    if (plan.kind == RowPlan::Kind::kEmpty) return EmptyRowBounds(flat, row, plan);
+    if (plan.kind == RowPlan::Kind::kAllMinusInfinity && plan.sink) {
+      bounds_.lse[static_cast<std::size_t>(flat)] = RoundingOf("lse", *plan.sink);
+      return;
+    }
+    if (plan.kind != RowPlan::Kind::kFinite) return;  // NaN is compared exactly
+    const RowBound bound = BoundRow(flat, row, plan);
+    OutBounds(flat, row, plan, bound);
+    WeightBounds(flat, plan, bound);
+    LseBound(flat, plan, bound);
+  }
+
+  // Error of rounding a value of this magnitude to the type of an output.
+  double RoundingOf(const char* output, double magnitude) const {
+    const FloatFormat& format = FormatOf(OutputDType(contract_, output));
+    return format.unit_roundoff() * std::fabs(magnitude) + format.smallest_subnormal();
+  }
+
+  // A row without keys is exact (0, NaN or -infinity) but for the mean of the policy `uniform` and
+  // a sink, which passes through one logarithm and one exponential at most.
+  void EmptyRowBounds(Index flat, const RowId& row, const RowPlan& plan) {
+    const auto at = static_cast<std::size_t>(flat);
+    const double u = model_.unit_roundoff;
+    if (plan.sink) {
+      bounds_.lse[at] = 4.0 * u * std::fabs(*plan.sink) + RoundingOf("lse", *plan.sink);
+      return;
+    }
+    if (contract_.empty_row != EmptyRow::kUniform) return;
+    const Index n = contract_.shape.kv_len;
+    for (Index c = 0; c < contract_.shape.v_dim; ++c) {
+      double sum = 0.0;
+      for (Index j = 0; j < n; ++j) {
+        sum += std::fabs(data_.Value(row, j)[static_cast<std::size_t>(c)]);
+      }
+      if (n == 0 || !std::isfinite(sum)) continue;
+      const double mean = sum / static_cast<double>(n);
+      const auto element = static_cast<std::size_t>(flat * contract_.shape.v_dim + c);
+      bounds_.magnitude[element] = mean;
+      const double arithmetic =
+          (Gamma(static_cast<double>(n) + 4.0, u) + model_.weight_roundoff) * mean +
+          static_cast<double>(n) * model_.smallest_subnormal;
+      bounds_.out[element] = sum > model_.largest_finite / 2.0
+                                 ? OutOfRange()
+                                 : kInflation * (arithmetic + RoundingOf("out", mean));
+    }
+    for (Index j = 0; j < n; ++j) {
+      bounds_.weights[static_cast<std::size_t>(flat * n + j)] =
+          4.0 * (u + model_.weight_roundoff) / static_cast<double>(n) +
+          RoundingOf("weights", 1.0 / static_cast<double>(n));
+    }
+  }
+
+  double OutOfRange() {
+    ++bounds_.out_of_range;
+    return kInfinity;
+  }
+
+  RowBound BoundRow(Index flat, const RowId& row, const RowPlan& plan) const {
+    const double u = model_.unit_roundoff;
+    const double d = static_cast<double>(contract_.shape.k_dim);
+    const double n = static_cast<double>(plan.terms.size());
+    const double scale =
+        contract_.scale.rsqrt_dk ? 1.0 / std::sqrt(d) : std::fabs(contract_.scale.value);
+    const double roundings =
+        d + kScoreRoundings + (contract_.softcap > 0.0 ? kSoftcapRoundings : 0.0);
+    const double query_sum = SumOfMagnitudes(data_.Query(row));
+    const double slope = Slope(row);
+
+    const double sums = Gamma(n + 5.0, u);
+    const double denominator_sums =
+        (1.0 + Gamma(n + 3.0, u)) * (1.0 + model_.weight_roundoff) - 1.0;
+    // The exponential itself, and one more with a product for each rescaling of an online softmax.
+    const double exponentials =
+        (n + 1.0) * std::log1p(2.0 * model_.exp_ulp * u) + n * std::log1p(u);
+    const double lse = Exact("lse", static_cast<std::size_t>(flat));
+
+    RowBound bound;
+    bound.accumulation = (1.0 + sums) * (1.0 + model_.weight_roundoff) - 1.0;
+    bound.absolute = 2.0 * model_.smallest_normal + model_.weight_subnormal;
+    bound.largest_exponent = std::fabs(lse) + std::log1p(n);
+    // Shift by a maximum or by the LSE, change of base included; see "Exponents".
+    const auto shift = [&](double log_weight) {
+      return u * (12.0 * bound.largest_exponent + 8.0 * std::fabs(log_weight) +
+                  4.0 * std::log1p(n) + 4.0);
+    };
+    for (const KeyTerm& term : plan.terms) {
+      const auto at = static_cast<std::size_t>(flat * contract_.shape.kv_len + term.key);
+      const double dot = certified_.conditions.score_condition[at];
+      const double magnitude =
+          dot + std::fabs(term.bias) + slope * static_cast<double>(term.distance);
+      // Products of q, k and the scale may be subnormal, in any grouping of the three.
+      const double key_sum = SumOfMagnitudes(data_.Key(row, term.key));
+      const double underflow =
+          term.capped ? 0.0
+                      : model_.smallest_subnormal * ((d + 2.0) * (1.0 + scale) +
+                                                     (query_sum + key_sum) * std::max(1.0, scale));
+      const double log_weight = certified_.conditions.log_weight[at];
+      const double error = (Gamma(roundings, u) + 4.0 * model_.score_roundoff) * magnitude +
+                           underflow + shift(log_weight) + exponentials;
+      const double denominator_part = std::exp(log_weight);
+      bound.normaliser +=
+          Perturbation(denominator_part, log_weight, error) * (1.0 + denominator_sums) +
+          denominator_part * denominator_sums;
+      const double weight = certified_.conditions.weight[at];
+      bound.weight.push_back(weight);
+      bound.perturbation.push_back(Perturbation(weight,
+                                                log_weight - GaussianExponent(plan, term.key),
+                                                error + GaussianError(plan, term.key)));
+      const double unscaled = scale > 0.0 ? dot / scale : 0.0;
+      if (std::max({unscaled, dot, magnitude}) > model_.largest_finite / 4.0 ||
+          (model_.score_largest > 0.0 && std::max(dot, magnitude) > model_.score_largest / 4.0)) {
+        bound.in_range = false;
+      }
+    }
+    if (plan.sink) {
+      const double log_weight = *plan.sink - lse;
+      const double weight = std::exp(log_weight);
+      bound.normaliser += Perturbation(weight, log_weight, shift(log_weight) + exponentials) *
+                              (1.0 + denominator_sums) +
+                          weight * denominator_sums;
+    }
+    bound.normaliser += (n + 1.0) * bound.absolute;
+    // Beyond 1/2 the first-order picture says nothing useful, and NaN must not pass as a bound.
+    if (!(bound.normaliser < 0.5)) bound.in_range = false;
+    return bound;
+  }
+
+  double Slope(const RowId& row) const {
+    if (!data_.has_alibi()) return 0.0;
+    const std::optional<double> given = data_.GivenSlope(row.head);
+    return given ? std::fabs(*given)
+                 : std::exp2(DefaultAlibiExponent(row.head, contract_.shape.q_heads));
+  }
+
+  // (j - p)^2 / (2 sigma^2), what local-p attention takes from an exponent, and the error of that.
+  double GaussianExponent(const RowPlan& plan, Index key) const {
+    if (!plan.gaussian_center) return 0.0;
+    const double z =
+        (static_cast<double>(key) - *plan.gaussian_center) / contract_.local->half_width;
+    return 2.0 * z * z;
+  }
+  double GaussianError(const RowPlan& plan, Index key) const {
+    if (!plan.gaussian_center) return 0.0;
+    const double center = std::fabs(*plan.gaussian_center) + static_cast<double>(key);
+    const double z = center / contract_.local->half_width;
+    return model_.unit_roundoff *
+           (8.0 * GaussianExponent(plan, key) + 4.0 * z * z + 2.0 * model_.exp_ulp + 2.0);
+  }
+  void OutBounds(Index flat, const RowId& row, const RowPlan& plan, const RowBound& bound) {
+    const double rate = data_.dropout_rate();
+    const double kept = 1.0 / (1.0 - rate);
+    const double accumulation =
+        bound.accumulation + (rate > 0.0 ? 4.0 * model_.unit_roundoff : 0.0);
+    const double n = static_cast<double>(plan.terms.size());
+    const Index width = contract_.shape.v_dim;
+    for (Index c = 0; c < width; ++c) {
+      double magnitude = 0.0;
+      double numerator_error = 0.0;
+      double value_sum = 0.0;
+      const auto element = static_cast<std::size_t>(flat * width + c);
+      for (std::size_t t = 0; t < plan.terms.size(); ++t) {
+        const double value =
+            std::fabs(data_.Value(row, plan.terms[t].key)[static_cast<std::size_t>(c)]) * kept;
+        if (std::isinf(value) && bound.weight[t] <= 8.0 * bound.absolute) {
+          bounds_.vanishing_infinity[element] = 1;
+        }
+        const double kept_value = plan.terms[t].keep * value;
+        magnitude += bound.weight[t] * kept_value;
+        numerator_error +=
+            (bound.perturbation[t] * (1.0 + accumulation) + bound.weight[t] * accumulation) *
+            kept_value;
+        value_sum += value;
+      }
+      bounds_.magnitude[element] = magnitude;
+      if (!std::isfinite(magnitude)) continue;  // non-finite values are compared exactly
+      const double exact = Exact("out", element);
+      const double underflow =
+          bound.absolute * (value_sum + n * std::fabs(exact)) + n * model_.smallest_subnormal;
+      const double arithmetic =
+          (numerator_error + std::fabs(exact) * bound.normaliser + underflow) /
+          (1.0 - bound.normaliser);
+      const bool in_range = bound.in_range && magnitude * (n + 1.0) <= model_.largest_finite / 4.0;
+      bounds_.out[element] =
+          in_range ? kInflation * (arithmetic + RoundingOf("out", std::fabs(exact) + arithmetic))
+                   : OutOfRange();
+    }
+  }
+
+  void WeightBounds(Index flat, const RowPlan& plan, const RowBound& bound) {
+    const double roundings =
+        (1.0 + Gamma(5.0, model_.unit_roundoff)) * (1.0 + model_.weight_roundoff) - 1.0;
+    for (std::size_t t = 0; t < plan.terms.size(); ++t) {
+      const double p = bound.weight[t];
+      const double arithmetic =
+          (bound.perturbation[t] * (1.0 + roundings) + p * (roundings + bound.normaliser)) /
+              (1.0 - bound.normaliser) +
+          2.0 * bound.absolute;
+      const auto element =
+          static_cast<std::size_t>(flat * contract_.shape.kv_len + plan.terms[t].key);
+      bounds_.weights[element] =
+          bound.in_range ? kInflation * (arithmetic + RoundingOf("weights", p + arithmetic))
+                         : OutOfRange();
+    }
+  }
+
+  void LseBound(Index flat, const RowPlan& plan, const RowBound& bound) {
+    const auto element = static_cast<std::size_t>(flat);
+    const double lse = std::fabs(Exact("lse", element));
+    const double u = model_.unit_roundoff;
+    const double n = static_cast<double>(plan.terms.size());
+    // The logarithm is allowed 4 ULP; maximum, change of base and last addition round the rest.
+    const double arithmetic = -std::log1p(-bound.normaliser) + 8.0 * u * (std::log1p(n) + 1.0) +
+                              4.0 * u * (lse + bound.largest_exponent) + model_.smallest_subnormal;
+    bounds_.lse[element] = bound.in_range
+                               ? kInflation * (arithmetic + RoundingOf("lse", lse + arithmetic))
+                               : OutOfRange();
+  }
+
+  // The centre of a certified element; 0 where the output was not asked for.
+  double Exact(const char* output, std::size_t element) const {
+    const auto found = certified_.outputs.find(output);
+    return found == certified_.outputs.end() ? 0.0 : found->second.values[element].hi;
+  }
+
+  const Contract& contract_;
+  const CaseData& data_;
+  const Certified& certified_;
+  const ArithmeticModel& model_;
+  ForwardBounds bounds_;
+};
+
+}  // namespace
+
+ArithmeticModel ModelOf(const Contract& contract) {
+  const Arithmetic& arithmetic = contract.arithmetic;
+  const bool wide = contract.dtype == DType::kF64 || arithmetic.profile == "f64";
+  const FloatFormat& format = wide ? kFormatF64 : kFormatF32;
+  ArithmeticModel model{format.unit_roundoff(), std::ldexp(1.0, format.min_exponent),
+                        format.smallest_subnormal(), format.largest_finite()};
+  model.exp_ulp = arithmetic.exp_ulp;
+  const bool flash = arithmetic.profile.ends_with("-flash");
+  const bool math = arithmetic.profile.ends_with("-math");
+  if (flash || math) {
+    const FloatFormat& narrow = arithmetic.profile.starts_with("bf16") ? kFormatBF16 : kFormatF16;
+    model.weight_roundoff = narrow.unit_roundoff();
+    model.weight_subnormal = narrow.smallest_subnormal();
+    if (math) {
+      model.score_roundoff = narrow.unit_roundoff();
+      model.score_largest = narrow.largest_finite();
+    }
+  }
+  return model;
+}
+
+const std::vector<ProfileInfo>& Profiles() {
+  static const std::vector<ProfileInfo> profiles{
+      {"f32", "scores, exponentials, sums and accumulation in f32 (f64 for f64 tensors)"},
+      {"f64", "the same in f64"},
+      {"bf16-flash", "bf16 tensors, f32 inside, weights rounded to bf16 before the product with V"},
+      {"f16-flash", "f16 tensors, f32 inside, weights rounded to f16 before the product with V"},
+      {"bf16-math", "bf16 tensors; scores and weights stored in bf16 between f32 steps"},
+      {"f16-math", "f16 tensors; scores and weights stored in f16 between f32 steps"},
+  };
+  return profiles;
+}
+
+ForwardBounds EvaluateBounds(const Case& problem, const Certified& certified,
+                             const ArithmeticModel& model) {
+  StatusOr<CaseData> data = CaseData::Make(problem);
+  if (!data.ok()) return {};  // Certify has refused such a case before
+  return BoundEvaluator(problem, *data, certified, model).Run();
+}
+
+}  // namespace attest

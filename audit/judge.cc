@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "audit/judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace attest {
+namespace {
+
+const std::vector<double>& BoundsOf(const Expectation& expected, const std::string& tensor) {
+  if (tensor == "lse") return expected.bounds.lse;
+  if (tensor == "weights") return expected.bounds.weights;
+  return expected.bounds.out;
+}
+
+// |got - exact| less the enclosure's radius, at least 0; NaN for a NaN (std::max would hide it).
+double ErrorOf(const CertifiedValue& exact, double got) {
+  const double error = std::fabs((got - exact.hi) - exact.lo) - exact.radius;
+  return error < 0.0 ? 0.0 : error;
+}
+
+std::vector<Index> Unflatten(Index flat, const Shape& shape) {
+  std::vector<Index> index(shape.size());
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    index[axis] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  return index;
+}
+
+void Summarise(const Case& problem, Expectation* expected) {
+  const Dimensions& s = problem.contract.shape;
+  const Conditions& conditions = expected->certified.conditions;
+  const auto n = static_cast<std::size_t>(s.kv_len);
+  expected->min_entropy = std::numeric_limits<double>::infinity();
+  for (std::size_t row = 0; n > 0 && row < conditions.weight.size() / n; ++row) {
+    double largest = 0.0;
+    double smallest = std::numeric_limits<double>::infinity();
+    double entropy = 0.0;
+    for (std::size_t j = row * n; j < (row + 1) * n; ++j) {
+      const double p = conditions.weight[j];
+      if (conditions.allowed[j] == 0 || !(p > 0.0)) continue;
+      largest = std::max(largest, p);
+      smallest = std::min(smallest, p);
+      entropy -= p * std::log(p);
+    }
+    if (largest == 0.0) continue;
+    expected->logit_spread = std::max(expected->logit_spread, std::log(largest / smallest));
+    expected->min_entropy = std::min(expected->min_entropy, entropy);
+  }
+  if (std::isinf(expected->min_entropy)) expected->min_entropy = 0.0;
+}
+
+}  // namespace
+
+StatusOr<Expectation> Expect(const Case& problem, int threads) {
+  // All outputs are certified whatever is asked for: bounds and laws need them.
+  Case complete = problem;
+  complete.contract.outputs = {"out", "lse", "weights"};
+  for (const std::string& output : problem.contract.outputs) {
+    if (!complete.contract.Wants(output)) complete.contract.outputs.push_back(output);
+  }
+  CertifyOptions options;
+  options.threads = threads;
+  options.conditions = true;
+  StatusOr<Certified> certified = Certify(complete, options);
+  if (!certified.ok()) return certified.status();
+  const ArithmeticModel model = ModelOf(problem.contract);
+  Expectation expected;
+  expected.certified = *std::move(certified);
+  expected.bounds = EvaluateBounds(complete, expected.certified, model);
+  expected.unit_roundoff = model.unit_roundoff;
+  Summarise(problem, &expected);
+  return expected;
+}
+
+bool Conforms(const Expectation& expected, const std::string& tensor, std::size_t at, double got) {
+  const CertifiedTensor& certified = expected.certified.outputs.at(tensor);
+  const CertifiedValue& exact = certified.values[at];
+  if (std::isnan(exact.hi)) return std::isnan(got);
+  if (std::isinf(exact.hi) && exact.radius == 0.0) {
+    const bool may_vanish = tensor == "out" && expected.bounds.vanishing_infinity[at] != 0;
+    return got == exact.hi || (may_vanish && std::isnan(got));
+  }
+  const double bound = BoundsOf(expected, tensor)[at];
+  if (std::isinf(bound)) return true;  // out of the profile's range; counted as a remark
+  if (std::isinf(got)) {
+    // Right where the exact value, give or take the bound, rounds to infinity.
+    const double largest = FormatOf(certified.dtype).largest_finite();
+    return std::signbit(got) == std::signbit(exact.hi) && std::fabs(exact.hi) + bound >= largest;
+  }
+  return ErrorOf(exact, got) <= bound;
+}
+
+TensorVerdict Judge(const Expectation& expected, const std::string& tensor, const Tensor& got) {
+  const CertifiedTensor& certified = expected.certified.outputs.at(tensor);
+  const FloatFormat& format = FormatOf(certified.dtype);
+  const std::vector<double>& bounds = BoundsOf(expected, tensor);
+  TensorVerdict verdict;
+  verdict.tensor = tensor;
+  verdict.elements = got.size();
+  bool have_worst = false;
+  for (Index flat = 0; flat < got.size(); ++flat) {
+    const auto at = static_cast<std::size_t>(flat);
+    const CertifiedValue& exact = certified.values[at];
+    const double value = got.At(flat);
+    const bool same = value == exact.nearest || (std::isnan(value) && std::isnan(exact.nearest));
+    if (!same) ++verdict.not_correctly_rounded;
+    const bool conforms = Conforms(expected, tensor, at, value);
+    if (!conforms) ++verdict.violations;
+
+    const bool comparable = std::isfinite(value) && std::isfinite(exact.hi);
+    const double error = comparable ? ErrorOf(exact, value) : 0.0;
+    const double ulp = comparable ? error / Ulp(exact.hi, format) : 0.0;
+    double ratio = conforms || comparable ? 0.0 : std::numeric_limits<double>::infinity();
+    if (comparable && error > 0.0) ratio = error / bounds[at];
+    verdict.max_ulp = std::max(verdict.max_ulp, ulp);
+    verdict.max_bound_ratio = std::max(verdict.max_bound_ratio, ratio);
+    if (tensor == "out" && expected.bounds.magnitude[at] > 0.0) {
+      verdict.max_scaled_error =
+          std::max(verdict.max_scaled_error,
+                   error / (expected.unit_roundoff * expected.bounds.magnitude[at]));
+    }
+    if (!have_worst || ratio > verdict.worst.bound_ratio) {
+      have_worst = true;
+      verdict.worst = {Unflatten(flat, got.shape()), value, exact.nearest, ulp, ratio};
+      verdict.non_finite_mismatch = !conforms && !comparable;
+    }
+  }
+  return verdict;
+}
+
+}  // namespace attest

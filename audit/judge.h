@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Judges the outputs of one case: every element against the certified value and its bound.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "audit/bound.h"
+#include "core/case.h"
+#include "core/status.h"
+#include "reference/certify.h"
+
+namespace attest {
+
+// One element that stands for many: the one with the largest error over bound.
+struct Witness {
+  std::vector<Index> index;
+  double got = 0.0;
+  double expected = 0.0;     // correctly rounded
+  double ulp = 0.0;          // |got - exact| / ulp(exact) in the output type
+  double bound_ratio = 0.0;  // |got - exact| / bound; > 1 or NaN violates
+};
+
+// How one output tensor of one case compares.
+struct TensorVerdict {
+  std::string tensor;
+  Index elements = 0;
+  Index violations = 0;
+  Index not_correctly_rounded = 0;
+  double max_ulp = 0.0;           // over all elements, raw: large near zero by nature
+  double max_scaled_error = 0.0;  // |got - exact| / (u * sum p|v|); `out` only
+  double max_bound_ratio = 0.0;
+  Witness worst;
+  bool non_finite_mismatch = false;  // the worst violation is about NaN or an infinity
+};
+
+// The certified reference of one case with the bounds of its profile; made once, used for every
+// subject and law that runs the case.
+struct Expectation {
+  Certified certified;
+  ForwardBounds bounds;
+  double unit_roundoff = 0.0;
+  double logit_spread = 0.0;  // largest ln(p_max / p_min) over rows, weights of exactly 0 apart
+  double min_entropy = 0.0;   // smallest entropy of a row's weights in nats
+};
+StatusOr<Expectation> Expect(const Case& problem, int threads = 1);
+
+// Whether `got` conforms to element `at` of output `tensor`. Written so that NaN fails.
+bool Conforms(const Expectation& expected, const std::string& tensor, std::size_t at, double got);
+
+// Compares one output. `got` must have the contract's shape and type.
+TensorVerdict Judge(const Expectation& expected, const std::string& tensor, const Tensor& got);
+
+}  // namespace attest

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "audit/subject.h"
+
+#include <filesystem>
+#include <utility>
+
+namespace attest {
+namespace {
+
+class RecordedSubject : public Subject {
+ public:
+  RecordedSubject(std::filesystem::path directory, SubjectInfo info)
+      : directory_(std::move(directory)), info_(std::move(info)) {}
+
+  const SubjectInfo& info() const override { return info_; }
+
+  Outcome Run(const Case& problem, Junk) const override {
+    const std::filesystem::path file = directory_ / (problem.name + ".safetensors");
+    if (!std::filesystem::exists(file)) {
+      return {Outcome::Kind::kUnsupported, "no result file " + file.string(), {}};
+    }
+    StatusOr<TensorMap> outputs = ReadResult(file, problem.contract);
+    if (!outputs.ok()) return {Outcome::Kind::kError, outputs.status().message(), {}};
+    return {Outcome::Kind::kOk, "", *std::move(outputs)};
+  }
+
+ private:
+  std::filesystem::path directory_;
+  SubjectInfo info_;
+};
+
+}  // namespace
+
+Outcome InProcessSubject::Run(const Case& problem, Junk junk) const {
+  Buffers inputs;
+  for (const auto& [name, tensor] : problem.tensors) {
+    inputs.emplace(name, GuardedTensor(tensor, junk));
+  }
+  Buffers outputs;
+  for (const std::string& name : problem.contract.outputs) {
+    outputs.emplace(name, GuardedTensor(OutputDType(problem.contract, name),
+                                        OutputShape(problem.contract, name), junk));
+  }
+  const Status status = Call(problem.contract, inputs, outputs);
+  if (status.code() == StatusCode::kUnsupported) {
+    return {Outcome::Kind::kUnsupported, status.message(), {}};
+  }
+  if (!status.ok()) return {Outcome::Kind::kError, status.message(), {}};
+
+  Outcome outcome;
+  for (const auto& [name, buffer] : inputs) {
+    if (!buffer.GuardsIntact() || !buffer.Holds(problem.tensors.at(name))) {
+      return {Outcome::Kind::kTrespassed, "wrote to or around the input '" + name + "'", {}};
+    }
+  }
+  for (const auto& [name, buffer] : outputs) {
+    if (!buffer.GuardsIntact()) {
+      return {Outcome::Kind::kTrespassed, "wrote outside the output '" + name + "'", {}};
+    }
+    outcome.outputs.emplace(name, buffer.Copy());
+  }
+  return outcome;
+}
+
+StatusOr<std::unique_ptr<Subject>> MakeRecordedSubject(const std::string& directory,
+                                                       const std::string& name) {
+  if (!std::filesystem::is_directory(directory)) {
+    return NotFound(directory + ": no such directory of results");
+  }
+  SubjectInfo info;
+  info.name = name;
+  info.description = "recorded results in " + directory;
+  info.recorded = true;
+  return std::unique_ptr<Subject>(std::make_unique<RecordedSubject>(directory, info));
+}
+
+}  // namespace attest

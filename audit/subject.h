@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Subjects: the implementations that an audit judges.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "audit/guarded_tensor.h"
+#include "core/case.h"
+#include "core/status.h"
+
+namespace attest {
+
+struct SubjectInfo {
+  std::string name;
+  std::string version;
+  std::string description;
+  std::string target;            // SIMD target, where the subject runs on a chosen one
+  bool deterministic = false;    // declared: the same call gives the same bits
+  bool batch_invariant = false;  // declared: a row's bits depend on its own inputs only
+  bool recorded = false;         // results were computed elsewhere: only the cases as they are
+};
+
+// What became of one call.
+struct Outcome {
+  enum class Kind { kOk, kUnsupported, kError, kTrespassed };
+  Kind kind = Kind::kOk;
+  std::string message;  // one line; empty for kOk
+  TensorMap outputs;    // those of the contract's outputs that the subject gave
+};
+
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  virtual const SubjectInfo& info() const = 0;
+
+  // Runs one case. Output buffers hold `junk` before, and so does the memory around every tensor;
+  // kTrespassed when the subject wrote its inputs or outside its outputs.
+  virtual Outcome Run(const Case& problem, Junk junk) const = 0;
+};
+
+// A subject that is a function of raw pointers inside this process.
+class InProcessSubject : public Subject {
+ public:
+  Outcome Run(const Case& problem, Junk junk) const final;
+
+ protected:
+  // The inputs and outputs of one call, by tensor name.
+  using Buffers = std::map<std::string, GuardedTensor>;
+
+  // Ok, kUnsupported or an error; writes the outputs that the contract asks for.
+  virtual Status Call(const Contract& contract, Buffers& inputs, Buffers& outputs) const = 0;
+};
+
+// A directory of result files, one a case, computed elsewhere: CASE_NAME.safetensors.
+// Error when the directory does not exist.
+StatusOr<std::unique_ptr<Subject>> MakeRecordedSubject(const std::string& directory,
+                                                       const std::string& name);
+
+}  // namespace attest

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "audit/suite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "audit/case_spec.h"
+
+namespace attest {
+namespace {
+
+Dimensions Shaped(Index batch, Index q_heads, Index kv_heads, Index q_len, Index kv_len,
+                  Index qk_dim, Index v_dim) {
+  return {batch, q_heads, kv_heads, q_len, kv_len, qk_dim, qk_dim, v_dim};
+}
+
+// Every length and head size where a vector loop may end: 0, 1, and both sides of 4, 8, 16, 32, 64.
+void AddTails(std::vector<CaseSpec>* specs) {
+  for (const Index n : {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65}) {
+    specs->push_back({.shape = Shaped(1, 1, 1, 2, n, 4, 4)});
+    if (n > 0) specs->push_back({.shape = Shaped(1, 1, 1, 2, 5, n, n + 1)});
+  }
+  specs->push_back({.shape = Shaped(1, 1, 1, 0, 3, 4, 4)});
+}
+
+void AddMasks(std::vector<CaseSpec>* specs) {
+  for (const auto& [q_len, kv_len] : {std::pair<Index, Index>{9, 9}, {5, 12}, {12, 5}, {1, 17}}) {
+    for (const Causal causal : {Causal::kNone, Causal::kTopLeft, Causal::kBottomRight}) {
+      CaseSpec spec{.shape = Shaped(2, 2, 2, q_len, kv_len, 8, 8), .causal = causal};
+      specs->push_back(spec);
+      spec.kv_lengths = true;
+      specs->push_back(spec);
+      spec.q_lengths = true;
+      specs->push_back(spec);
+      spec.mask = spec.bias = true;
+      specs->push_back(spec);
+    }
+  }
+  for (const EmptyRow policy : {EmptyRow::kNan, EmptyRow::kUniform}) {
+    specs->push_back({.shape = Shaped(2, 1, 1, 6, 3, 4, 4),
+                      .causal = Causal::kBottomRight,
+                      .empty_row = policy,
+                      .kv_lengths = true});
+    specs->push_back({.shape = Shaped(1, 1, 1, 2, 0, 4, 4), .empty_row = policy});
+  }
+}
+
+void AddHeads(std::vector<CaseSpec>* specs) {
+  for (const auto& [q_heads, kv_heads] : {std::pair<Index, Index>{4, 2}, {6, 3}, {4, 1}, {6, 2}}) {
+    specs->push_back({.shape = Shaped(2, q_heads, kv_heads, 3, 6, 4, 6), .bias = true});
+  }
+}
+
+void AddValues(std::vector<CaseSpec>* specs, Index q_len, Index kv_len, Index dim) {
+  for (const Values values :
+       {Values::kNormal, Values::kOutliers, Values::kSmallIntegers, Values::kTies, Values::kOneHot,
+        Values::kSpread, Values::kConstantValues, Values::kSubnormal, Values::kZero}) {
+    CaseSpec spec{.shape = Shaped(1, 2, 1, q_len, kv_len, dim, dim), .values = values};
+    specs->push_back(spec);
+    spec.scale = {false, 1.0};
+    spec.causal = Causal::kBottomRight;
+    specs->push_back(spec);
+  }
+}
+
+std::vector<CaseSpec> QuickSpecs() {
+  std::vector<CaseSpec> specs;
+  AddTails(&specs);
+  AddMasks(&specs);
+  AddHeads(&specs);
+  AddValues(&specs, 4, 19, 16);
+  return specs;
+}
+
+std::vector<CaseSpec> StandardSpecs() {
+  std::vector<CaseSpec> specs = QuickSpecs();
+  AddValues(&specs, 16, 128, 64);
+  for (const Index n : {127, 128, 129, 255, 256, 257, 513, 1024}) {
+    specs.push_back({.shape = Shaped(1, 2, 1, 8, n, 32, 32)});
+    specs.push_back({.shape = Shaped(1, 1, 1, 40, n, 16, 24),
+                     .causal = Causal::kBottomRight,
+                     .mask = true,
+                     .kv_lengths = true});
+  }
+  for (const Index d : {80, 96, 112, 127, 128, 129, 192, 256, 257}) {
+    specs.push_back({.shape = Shaped(1, 1, 1, 4, 40, d, d)});
+  }
+  specs.push_back({.shape = Shaped(1, 1, 1, 4, 4096, 64, 64)});
+  return specs;
+}
+
+std::vector<SuiteCase> FromSpecs(const std::string& suite, const std::vector<CaseSpec>& specs,
+                                 std::uint64_t seed) {
+  std::vector<SuiteCase> cases;
+  for (const CaseSpec& spec : specs) cases.push_back({suite, MakeCase(spec, seed)});
+  return cases;
+}
+
+}  // namespace
+
+const std::vector<SuiteInfo>& Suites() {
+  static const std::vector<SuiteInfo> suites{
+      {"quick", "generated: tails of every length, masks, grouped heads, structured values"},
+      {"standard", "quick, and lengths to 4096 and head sizes to 257"},
+      {"real", "activations of a trained sentence encoder on English sentences of 5 to 128 tokens"},
+  };
+  return suites;
+}
+
+StatusOr<std::vector<SuiteCase>> MakeSuite(const std::string& name, std::uint64_t seed) {
+  if (name == "quick") return FromSpecs(name, QuickSpecs(), seed);
+  if (name == "standard") return FromSpecs(name, StandardSpecs(), seed);
+  if (name == "real") {
+    StatusOr<std::filesystem::path> directory = ShippedCases("use_lite");
+    if (!directory.ok()) return directory.status();
+    StatusOr<std::vector<SuiteCase>> cases = ReadCases(*directory);
+    if (!cases.ok()) return cases.status();
+    for (SuiteCase& c : *cases) c.suite = name;
+    return cases;
+  }
+  std::vector<std::string> names;
+  for (const SuiteInfo& suite : Suites()) names.push_back(suite.name);
+  return NotFound(fmt::format("no suite '{}' (known: {})", name, fmt::join(names, ", ")));
+}
+
+StatusOr<std::vector<SuiteCase>> ReadCases(const std::filesystem::path& directory,
+                                           const std::optional<std::filesystem::path>& contract) {
+  std::error_code error;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".safetensors" || extension == ".npz") files.push_back(entry.path());
+  }
+  if (error) return NotFound(fmt::format("{}: {}", directory.string(), error.message()));
+  if (files.empty()) {
+    return NotFound(fmt::format("{}: no .safetensors or .npz case in it", directory.string()));
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<SuiteCase> cases;
+  for (const std::filesystem::path& file : files) {
+    StatusOr<Case> problem = ReadCase(file, contract);
+    if (!problem.ok()) return problem.status();
+    cases.push_back({"files", *std::move(problem)});
+  }
+  return cases;
+}
+
+StatusOr<std::filesystem::path> ShippedCases(const std::string& name) {
+  std::vector<std::filesystem::path> roots;
+  if (const char* given = std::getenv("ATTEST_CASES"); given != nullptr) {
+    roots.emplace_back(given);
+  } else {
+    std::error_code error;
+    const std::filesystem::path command = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (!error) roots.push_back(command.parent_path().parent_path() / "share/attest/cases");
+    roots.emplace_back(ATTEST_SOURCE_CASES);
+  }
+  for (const std::filesystem::path& root : roots) {
+    if (std::filesystem::is_directory(root / name)) return root / name;
+  }
+  return NotFound(
+      fmt::format("no shipped cases '{}' in {} (set ATTEST_CASES to their folder)", name,
+                  fmt::join(std::vector<std::string>(roots.begin(), roots.end()), ", ")));
+}
+
+}  // namespace attest

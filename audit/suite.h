@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Suites: named lists of cases that an audit runs.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/case.h"
+#include "core/status.h"
+
+namespace attest {
+
+struct SuiteInfo {
+  std::string name;
+  std::string description;
+};
+const std::vector<SuiteInfo>& Suites();
+
+struct SuiteCase {
+  std::string suite;
+  Case problem;
+};
+
+// The cases of one suite. NotFound for a name that is not in Suites(), or where the files of the
+// suite `real` are not there.
+StatusOr<std::vector<SuiteCase>> MakeSuite(const std::string& name, std::uint64_t seed);
+
+// Every .safetensors case of a directory, in the order of file names; the suite is named "files".
+// Contracts come from the files, or from `contract` where they have none.
+StatusOr<std::vector<SuiteCase>> ReadCases(
+    const std::filesystem::path& directory,
+    const std::optional<std::filesystem::path>& contract = std::nullopt);
+
+// Where the shipped activations of real models are: $ATTEST_CASES, else beside the installed
+// command, else in the source tree. `name` is "use_lite" or a folder in it.
+StatusOr<std::filesystem::path> ShippedCases(const std::string& name);
+
+}  // namespace attest
