@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// attest audit: judges one implementation.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "audit/audit.h"
+#include "audit/builtin.h"
+#include "cli/command.h"
+#include "core/run_record.h"
+#include "properties/faults/fault_catalogue.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct AuditCommand {
+  std::string kernel;
+  std::string results;
+  std::vector<std::string> suites;
+  std::string cases;
+  std::string contract;
+  std::string out;
+};
+
+StatusOr<std::unique_ptr<Subject>> MakeSubject(const AuditCommand& options) {
+  if (!options.results.empty()) {
+    return MakeRecordedSubject(options.results, "results in " + options.results);
+  }
+  constexpr std::string_view kFault = "fault:";
+  if (options.kernel.starts_with(kFault))
+    return MakePlainSubject(options.kernel.substr(kFault.size()));
+  return MakeBuiltinSubject(options.kernel);
+}
+
+StatusOr<std::vector<SuiteCase>> GatherCases(const AuditCommand& options, std::uint64_t seed) {
+  std::vector<std::string> suites = options.suites;
+  if (suites.empty() && options.cases.empty()) suites = {"quick", "real"};
+  std::vector<SuiteCase> all;
+  const auto append = [&](StatusOr<std::vector<SuiteCase>> cases) {
+    if (cases.ok()) {
+      std::move(cases->begin(), cases->end(), std::back_inserter(all));
+    }
+    return cases.status();
+  };
+  for (const std::string& suite : suites) {
+    if (Status s = append(MakeSuite(suite, seed)); !s.ok()) return s;
+  }
+  if (!options.cases.empty()) {
+    std::optional<std::filesystem::path> contract;
+    if (!options.contract.empty()) contract = options.contract;
+    if (Status s = append(ReadCases(options.cases, contract)); !s.ok()) return s;
+  }
+  return all;
+}
+
+void PrintSummary(const ordered_json& record) {
+  const ordered_json& cases = record["cases"];
+  fmt::print("{}: {}\n", record["implementation"]["name"].get<std::string>(),
+             record["verdict"].get<std::string>());
+  fmt::print("cases: {} run, {} passed, {} failed, {} unsupported\n", cases["run"].get<Index>(),
+             cases["passed"].get<Index>(), cases["failed"].get<Index>(),
+             cases["unsupported"].get<Index>());
+  for (const ordered_json& finding : record["findings"]) {
+    fmt::print("finding {}: {}\n  {} case(s), worst '{}', tensor '{}'",
+               finding["code"].get<std::string>(), finding["title"].get<std::string>(),
+               finding["cases"].get<Index>(), finding["case"].get<std::string>(),
+               finding["tensor"].get<std::string>());
+    if (finding.contains("worst")) {
+      const ordered_json& worst = finding["worst"];
+      fmt::print(" {}: got {}, expected {}", worst["index"].dump(), worst["got"].dump(),
+                 worst["expected"].dump());
+    }
+    fmt::print("\n  {}\n", finding["explanation"].get<std::string>());
+  }
+  for (const ordered_json& remark : record["remarks"]) {
+    fmt::print("remark: {}\n", remark.get<std::string>());
+  }
+}
+
+// Sets *exit_status; the Status is for bad usage and unreadable input.
+Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_status) {
+  if (options.kernel.empty() == options.results.empty()) {
+    return InvalidArgument("audit: give exactly one of --kernel and --results");
+  }
+  if (!options.results.empty() && options.cases.empty() && options.suites.empty()) {
+    return InvalidArgument("audit: --results needs --cases DIR, the cases they were computed from");
+  }
+  StatusOr<std::unique_ptr<Subject>> subject = MakeSubject(options);
+  if (!subject.ok()) return subject.status();
+  StatusOr<std::vector<SuiteCase>> cases = GatherCases(options, common.seed);
+  if (!cases.ok()) return cases.status();
+  AuditOptions audit;
+  audit.threads = common.threads;
+  audit.seed = common.seed;
+  audit.progress = [](const std::string& name, std::size_t done, std::size_t all) {
+    ShowProgress("audit of " + name + ", case", done, all);
+  };
+  StatusOr<ordered_json> record =
+      Auditor(*std::move(cases), audit).Audit(**subject, common.command_line);
+  if (!record.ok()) return record.status();
+  if (!options.out.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options.out, error);
+    if (error) return InvalidArgument(options.out + ": " + error.message());
+    const std::filesystem::path file = std::filesystem::path(options.out) / "audit.json";
+    if (Status s = WriteRecord(file, *record); !s.ok()) return s;
+  }
+  if (common.json) {
+    fmt::print("{}\n", record->dump(2));
+  } else {
+    PrintSummary(*record);
+  }
+  const std::string verdict = (*record)["verdict"];
+  if (verdict == "nothing audited") {
+    return InvalidArgument(
+        "audit: nothing was audited, the implementation takes none of the cases");
+  }
+  *exit_status = verdict == "conforms" ? kExitConforms : kExitFindings;
+  return Status();
+}
+
+}  // namespace
+
+void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_status) {
+  CLI::App* command = app.add_subcommand("audit", "Judge one implementation");
+  const auto options = std::make_shared<AuditCommand>();
+  command->add_option("--kernel", options->kernel,
+                      "A built-in kernel (tiled, tiled@AVX2, ...) or a seeded fault (fault:NAME)");
+  command->add_option("--results", options->results,
+                      "Directory of result files, computed elsewhere from --cases");
+  command->add_option("--suite", options->suites,
+                      "Suite to run, repeatable (default: quick, real)");
+  command->add_option("--cases", options->cases, "Directory of case files to run as well");
+  command->add_option("--contract", options->contract, "Contract of cases without one (JSON file)");
+  command->add_option("--out", options->out, "Directory for audit.json");
+  command->callback([options, &common, exit_status] {
+    const Status status = Run(*options, common, exit_status);
+    if (!status.ok()) *exit_status = Fail(status);
+  });
+}
+
+}  // namespace attest

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// attest experiment: runs one experiment and writes its record and page.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/command.h"
+#include "experiments/experiment.h"
+#include "reports/report.h"
+
+namespace attest {
+namespace {
+
+struct ExperimentCommand {
+  std::string name;
+  std::string out;
+  bool full = false;
+};
+
+Status Run(const ExperimentCommand& command, const CommonOptions& common) {
+  ExperimentOptions options;
+  options.quick = !command.full;
+  options.threads = common.threads;
+  options.seed = common.seed;
+  options.command = common.command_line;
+  options.progress = [&](std::size_t done, std::size_t all) {
+    ShowProgress(command.name, done, all);
+  };
+  StatusOr<nlohmann::ordered_json> record = RunExperiment(command.name, options);
+  if (!record.ok()) return record.status();
+  const std::string out = command.out.empty() ? "out/" + command.name : command.out;
+  if (Status s = WriteReport(out, nlohmann::ordered_json::array({*record})); !s.ok()) return s;
+  if (common.json) {
+    fmt::print("{}\n", record->dump(2));
+  } else {
+    fmt::print("{}: {}\n{}\n{}/report.html\n", command.name,
+               (*record)["verdict"].get<std::string>(), (*record)["summary"].get<std::string>(),
+               out);
+  }
+  return Status();
+}
+
+}  // namespace
+
+void AddExperimentCommand(CLI::App& app, const CommonOptions& common, int* exit_status) {
+  CLI::App* command = app.add_subcommand("experiment", "Run one experiment");
+  const auto options = std::make_shared<ExperimentCommand>();
+  command->add_option("name", options->name, "See attest list experiments")->required();
+  command->add_option("--out", options->out, "Directory of its page (default: out/NAME)");
+  command->add_flag("--full", options->full, "More draws and larger sizes");
+  command->callback([options, &common, exit_status] {
+    const Status status = Run(*options, common);
+    *exit_status = status.ok() ? kExitConforms : Fail(status);
+  });
+}
+
+}  // namespace attest

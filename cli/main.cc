@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `attest` command: parses, calls, prints.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <thread>
+
+#include "cli/command.h"
+#include "core/build_info.h"
+
+namespace attest {
+
+int Fail(const Status& status) {
+  fmt::print(stderr, "attest: {}\n", status.message());
+  return kExitUsage;
+}
+
+void ShowProgress(const std::string& what, std::size_t done, std::size_t all) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "\r\x1b[K{} {}/{}{}", what, done, all, done == all ? "\n" : "");
+  std::fflush(stderr);
+}
+
+namespace {
+
+// As typed, quoted where a shell needs it.
+std::string CommandLine(int argc, char** argv) {
+  std::string line = "attest";
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const bool plain = !argument.empty() &&
+                       argument.find_first_of(" \t\n\"'\\$`*?[](){}<>|&;!#~") == std::string::npos;
+    line += plain ? " " + argument : fmt::format(" '{}'", argument);
+  }
+  return line;
+}
+
+int Main(int argc, char** argv) {
+  CommonOptions common;
+  common.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  common.command_line = CommandLine(argc, argv);
+  CLI::App app{"Attest verifies attention numerics."};
+  app.set_version_flag("--version",
+                       fmt::format("attest {} ({}, {})", kAttestVersion, kGitState, kCompiler));
+  app.require_subcommand(1);
+  app.fallthrough();  // common options may follow the subcommand
+  app.add_option("--seed", common.seed, "Decides every random input (default 0)");
+  app.add_option("--threads", common.threads,
+                 "Threads of the reference; results do not depend on it")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--json", common.json, "Print the machine-readable result to standard output");
+  app.footer(
+      "Exit status: 0 all conforms, 1 the audit found something, 2 bad usage or input.\n"
+      "Examples:\n"
+      "  attest list kernels\n"
+      "  attest audit --kernel tiled --suite quick\n"
+      "  attest experiment saturation\n"
+      "  attest report --quick --out out/report");
+  int exit_status = kExitConforms;
+  AddListCommand(app, common, &exit_status);
+  AddReferenceCommand(app, common, &exit_status);
+  AddAuditCommand(app, common, &exit_status);
+  AddExperimentCommand(app, common, &exit_status);
+  AddReportCommand(app, common, &exit_status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    fmt::print(stderr, "attest: {} (see attest --help)\n", error.what());
+    return kExitUsage;
+  }
+  return exit_status;
+}
+
+}  // namespace
+}  // namespace attest
+
+int main(int argc, char** argv) {
+  try {
+    return attest::Main(argc, argv);
+  } catch (const std::exception& error) {  // memory that the machine does not have
+    fmt::print(stderr, "attest: {}\n", error.what());
+    return attest::kExitUsage;
+  }
+}

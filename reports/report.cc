@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes all files of a report in memory, then writes them, each all or nothing.
+#include "reports/report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <exception>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "reports/csv.h"
+#include "reports/html.h"
+#include "reports/markdown.h"
+#include "reports/model.h"
+#include "reports/text.h"
+
+namespace attest {
+namespace {
+
+using reports::Entry;
+using reports::Report;
+
+struct OutputText {
+  std::string path;  // relative to the report's directory
+  std::string text;
+};
+
+// In the order of writing: what the page links to comes before the page.
+std::vector<OutputText> FilesOf(const Report& report, const nlohmann::ordered_json& records) {
+  std::vector<OutputText> files;
+  for (const Entry& experiment : report.experiments) {
+    std::size_t number = 0;
+    for (const auto& table : reports::Items(*experiment.record, "tables")) {
+      files.push_back({reports::CsvPath(experiment.id, ++number), reports::CsvOf(table)});
+    }
+  }
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
+  files.push_back({"report.json", records.dump(2, ' ', false, kReplace) + "\n"});
+  files.push_back({"report.md", reports::MarkdownOf(report)});
+  files.push_back({"report.html", reports::HtmlOf(report)});
+  return files;
+}
+
+Status CannotWrite(const std::filesystem::path& file, const std::string& why) {
+  return Internal(fmt::format("{}: cannot be written: {}", reports::CleanText(file.string()), why));
+}
+
+Status WriteAllOrNothing(const std::filesystem::path& file, const std::string& text) {
+  std::filesystem::path temporary = file;
+  temporary += fmt::format(".{}.tmp", getpid());
+  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
+  stream.write(text.data(), static_cast<std::streamsize>(text.size()));
+  stream.close();
+  std::error_code error;
+  if (!stream) {
+    std::filesystem::remove(temporary, error);
+    return CannotWrite(file, "the file system refuses it");
+  }
+  std::filesystem::rename(temporary, file, error);
+  if (error) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    return CannotWrite(file, error.message());
+  }
+  return {};
+}
+
+Status WriteFiles(const std::filesystem::path& directory, const std::vector<OutputText>& files) {
+  std::error_code error;
+  for (const OutputText& file : files) {
+    const std::filesystem::path path = directory / file.path;
+    std::filesystem::create_directories(path.parent_path(), error);
+    if (error) return CannotWrite(path, error.message());
+    if (Status status = WriteAllOrNothing(path, file.text); !status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status WriteReport(const std::filesystem::path& directory, const nlohmann::ordered_json& records) {
+  try {
+    const StatusOr<Report> report = reports::ReadRecords(records);
+    if (!report.ok()) return report.status();
+    return WriteFiles(directory, FilesOf(*report, records));
+  } catch (const std::exception& error) {
+    return Internal(fmt::format("the report cannot be made: {}", error.what()));
+  }
+}
+
+}  // namespace attest
