@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases and their files: round trips, and the one line for every mismatch with the contract.
+#include "core/case.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "core/npy.h"
+#include "core/safetensors.h"
+
+namespace attest {
+namespace {
+
+const char* const kContract =
+    R"({"shape":{"batch":2,"q_heads":4,"kv_heads":2,"q_len":3,"kv_len":5,"qk_dim":8,"v_dim":6},)"
+    R"("dtype":"f32"})";
+
+class CaseTest : public ::testing::Test {
+ protected:
+  CaseTest() {
+    directory_ =
+        std::filesystem::temp_directory_path() / ("attest_case_test_" + std::to_string(getpid()));
+    std::filesystem::create_directories(directory_);
+  }
+  ~CaseTest() override { std::filesystem::remove_all(directory_); }
+
+  static Case Valid() {
+    Case problem;
+    problem.contract = *ParseContract(kContract);
+    problem.tensors["q"] = Tensor(DType::kF32, {2, 4, 3, 8});
+    problem.tensors["k"] = Tensor(DType::kF32, {2, 2, 5, 8});
+    problem.tensors["v"] = Tensor(DType::kF32, {2, 2, 5, 6});
+    Tensor& q = problem.tensors["q"];
+    for (Index i = 0; i < q.size(); ++i) q.Set(i, 0.25 * static_cast<double>(i));
+    return problem;
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(CaseTest, RoundTripsThroughAFile) {
+  Case problem = Valid();
+  problem.tensors["mask"] = Tensor(DType::kBool, {1, 1, 3, 5});
+  ASSERT_TRUE(FinishCase(&problem).ok());
+  const std::filesystem::path file = directory_ / "one.safetensors";
+  ASSERT_TRUE(WriteCase(file, problem).ok());
+  const StatusOr<Case> read = ReadCase(file);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->name, "one");
+  EXPECT_EQ(ContractToJson(read->contract), ContractToJson(problem.contract));
+  ASSERT_EQ(read->tensors.size(), 4u);
+  EXPECT_EQ(read->tensors.at("q").At(95), 0.25 * 95);
+}
+
+TEST_F(CaseTest, ReadsNpzWithAContractBeside) {
+  ASSERT_TRUE(WriteNpz(directory_ / "one.npz", Valid().tensors).ok());
+  std::ofstream(directory_ / "contract.json") << kContract;
+  const StatusOr<Case> read = ReadCase(directory_ / "one.npz", directory_ / "contract.json");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->contract.outputs, std::vector<std::string>{"out"});
+  const StatusOr<Case> without = ReadCase(directory_ / "one.npz");
+  ASSERT_FALSE(without.ok());
+  EXPECT_NE(without.status().message().find("no contract"), std::string::npos);
+}
+
+TEST_F(CaseTest, NamesFileAndFieldOfABadContract) {
+  const std::filesystem::path file = directory_ / "bad.safetensors";
+  ASSERT_TRUE(WriteSafetensors(file, {Valid().tensors, {{"attest", R"({"dtype":"f99"})"}}}).ok());
+  const StatusOr<Case> read = ReadCase(file);
+  ASSERT_FALSE(read.ok());
+  EXPECT_TRUE(read.status().message().starts_with(file.string() + ": ")) << read.status().message();
+}
+
+struct Mismatch {
+  const char* what;
+  std::function<void(Case*)> spoil;
+  const char* message;
+};
+
+TEST_F(CaseTest, RefusesWhatContradictsTheContract) {
+  const std::vector<Mismatch> mismatches{
+      {"missing", [](Case* c) { c->tensors.erase("k"); }, "tensor 'k': missing"},
+      {"unknown", [](Case* c) { c->tensors["extra"] = Tensor(DType::kF32, {1}); },
+       "tensor 'extra': the contract knows no such tensor"},
+      {"type", [](Case* c) { c->tensors["v"] = Tensor(DType::kF16, {2, 2, 5, 6}); },
+       "tensor 'v': expected type f32, found f16"},
+      {"shape", [](Case* c) { c->tensors["v"] = Tensor(DType::kF32, {2, 2, 5, 7}); },
+       "tensor 'v': expected shape [2, 2, 5, 6], found [2, 2, 5, 7]"},
+      {"rank", [](Case* c) { c->tensors["mask"] = Tensor(DType::kBool, {3, 5}); },
+       "tensor 'mask': expected shape [2, 4, 3, 5] (or 1 on an axis), found [3, 5]"},
+      {"mask type", [](Case* c) { c->tensors["mask"] = Tensor(DType::kF32, {1, 1, 3, 5}); },
+       "tensor 'mask': expected type bool, found f32"},
+      {"length",
+       [](Case* c) {
+         c->tensors["kv_lengths"] = Tensor(DType::kI32, {2});
+         c->tensors["kv_lengths"].Set(1, 6);
+       },
+       "tensor 'kv_lengths': element 1 is 6, expected 0 to 5"},
+      {"documents", [](Case* c) { c->tensors["q_documents"] = Tensor(DType::kI32, {2, 3}); },
+       "tensor 'q_documents' and 'kv_documents': only one"},
+      {"local", [](Case* c) { c->contract.local = LocalWindow{2.0, false}; },
+       "local: the tensor 'local_center' is missing"},
+      {"alibi", [](Case* c) { c->contract.alibi = Alibi::kTensor; },
+       "mask.alibi: 'tensor', but the tensor 'alibi_slopes' is missing"},
+      {"gradient", [](Case* c) { c->contract.outputs = {"grad_q"}; },
+       "outputs: 'grad_q' needs a tensor 'grad_out'"},
+      {"general", [](Case* c) { c->contract.score = ScoreKind::kGeneral; }, "tensor 'w': missing"},
+      {"unused", [](Case* c) { c->tensors["w"] = Tensor(DType::kF32, {8, 8}); },
+       "tensor 'w': not used by this score kind"},
+  };
+  for (const Mismatch& mismatch : mismatches) {
+    Case problem = Valid();
+    mismatch.spoil(&problem);
+    const Status status = FinishCase(&problem);
+    EXPECT_FALSE(status.ok()) << mismatch.what;
+    EXPECT_TRUE(status.message().starts_with(mismatch.message)) << status.message();
+  }
+}
+
+TEST_F(CaseTest, DefaultOutputsFollowGradOut) {
+  Case problem = Valid();
+  problem.tensors["grad_out"] = Tensor(DType::kF32, {2, 4, 3, 6});
+  ASSERT_TRUE(FinishCase(&problem).ok());
+  EXPECT_EQ(problem.contract.outputs,
+            (std::vector<std::string>{"out", "grad_q", "grad_k", "grad_v"}));
+}
+
+TEST_F(CaseTest, ResultsMayBePartialButNotWrong) {
+  Case problem = Valid();
+  problem.contract.outputs = {"out", "lse"};
+  ASSERT_TRUE(FinishCase(&problem).ok());
+  const std::filesystem::path file = directory_ / "result.safetensors";
+  TensorFile result;
+  result.tensors["out"] = Tensor(DType::kF32, {2, 4, 3, 6});
+  result.tensors["more"] = Tensor(DType::kF32, {1});
+  ASSERT_TRUE(WriteSafetensors(file, result).ok());
+  const StatusOr<TensorMap> outputs = ReadResult(file, problem.contract);
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  EXPECT_EQ(outputs->size(), 1u);
+
+  result.tensors["lse"] = Tensor(DType::kF32, {2, 4, 4});
+  ASSERT_TRUE(WriteSafetensors(file, result).ok());
+  const StatusOr<TensorMap> wrong = ReadResult(file, problem.contract);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(
+      wrong.status().message().find("tensor 'lse': expected f32 [2, 4, 3], found f32 [2, 4, 4]"),
+      std::string::npos)
+      << wrong.status().message();
+}
+
+}  // namespace
+}  // namespace attest

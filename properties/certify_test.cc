@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// The certified reference against the textbook formula in two arithmetics, and on exact cases.
+#include "reference/certify.h"
+
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "audit/case_spec.h"
+#include "core/random.h"
+#include "reference/textbook.h"
+
+namespace attest {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+// Every enclosure must contain the witness's value, which is good to 1e-30 relative.
+void ExpectContains(const CertifiedTensor& certified, const TextbookTensor& witness,
+                    const std::string& what) {
+  ASSERT_EQ(certified.values.size(), witness.hi.size()) << what;
+  for (std::size_t i = 0; i < witness.hi.size(); ++i) {
+    const CertifiedValue& v = certified.values[i];
+    ASSERT_TRUE(v.decided) << what;
+    if (!std::isfinite(v.hi)) {
+      ASSERT_TRUE(Same(v.hi, witness.hi[i])) << what << " element " << i;
+      continue;
+    }
+    const double difference = (v.hi - witness.hi[i]) + (v.lo - witness.lo[i]);
+    // Both are double-doubles: exact to 2^-104 of the value or of the terms that cancel in it.
+    const double allowed = v.radius + 1e-29 * std::max(1e-280, std::fabs(v.hi));
+    ASSERT_TRUE(std::fabs(difference) <= allowed)
+        << what << " element " << i << ": " << v.hi << " against " << witness.hi[i];
+    ASSERT_EQ(v.nearest, RoundToDType(v.hi, certified.dtype)) << what << " element " << i;
+  }
+}
+
+// A case of the whole contract: every feature switched on or off by one bit of `features`.
+Case Combined(unsigned features, DType dtype) {
+  CaseSpec spec{.shape = {2, 4, 2, 5, 7, 6, 6, 3}, .dtype = dtype};
+  spec.causal = static_cast<Causal>(features % 3);
+  spec.empty_row = static_cast<EmptyRow>(features / 3 % 3);
+  const auto on = [&](unsigned bit) { return ((features >> bit) & 1u) != 0; };
+  spec.mask = on(0);
+  spec.bias = on(1);
+  spec.kv_lengths = on(2);
+  spec.q_lengths = on(3);
+  Case problem = MakeCase(spec, features);
+  Contract& contract = problem.contract;
+  const RandomStream stream(features, "combined", "extras");
+  const auto fill = [&](DType type, const Shape& shape, double scale) {
+    Tensor tensor(type, shape);
+    for (Index i = 0; i < tensor.size(); ++i) {
+      tensor.Set(i, scale * stream.Normal(static_cast<std::uint64_t>(i)));
+    }
+    return tensor;
+  };
+  if (on(4)) contract.window = {2, on(5) ? -1 : 1};
+  if (on(5)) contract.softcap = 1.5;
+  if (on(6)) contract.alibi = Alibi::kDefault;
+  if (on(7)) problem.tensors["alibi_slopes"] = fill(contract.wide_dtype(), {4}, 0.5);
+  if (on(8)) problem.tensors["sinks"] = fill(contract.wide_dtype(), {4}, 1.0);
+  if (on(9)) {
+    for (const auto& [name, length] : {std::pair{"q_documents", 5}, std::pair{"kv_documents", 7}}) {
+      Tensor documents(DType::kI32, {2, length});
+      for (Index i = 0; i < documents.size(); ++i) documents.Set(i, (i % length) / 3);
+      problem.tensors[name] = std::move(documents);
+    }
+  }
+  if (on(10)) {
+    contract.local = LocalWindow{2.5, on(11)};
+    Tensor centers = fill(contract.wide_dtype(), {2, 4, 5}, 1.0);
+    for (Index i = 0; i < centers.size(); ++i) centers.Set(i, 3.0 + centers.At(i));
+    problem.tensors["local_center"] = std::move(centers);
+  }
+  if (on(11)) {
+    contract.dropout_rate = 0.25;
+    if (on(10)) {
+      Tensor keep(DType::kBool, {2, 1, 5, 7});
+      for (Index i = 0; i < keep.size(); ++i) keep.Set(i, i % 4 == 0 ? 0.0 : 1.0);
+      problem.tensors["keep"] = std::move(keep);
+    }
+  }
+  if (on(1) && on(2)) contract.scale = {false, -0.75};
+  EXPECT_TRUE(FinishCase(&problem).ok());
+  return problem;
+}
+
+class CertifyCombined : public ::testing::TestWithParam<std::tuple<DType, TextbookNumber>> {};
+
+// All pairs of features and more: a stride through the 4096 combinations.
+TEST_P(CertifyCombined, EnclosesTheTextbookFormula) {
+  const auto [dtype, number] = GetParam();
+  const unsigned stride = number == TextbookNumber::kMpfr100 ? 61 : 257;
+  for (unsigned features = 0; features < 4096; features += stride) {
+    const Case problem = Combined(features, dtype);
+    const StatusOr<Certified> certified = Certify(problem);
+    const StatusOr<TextbookResult> witness = TextbookForward(problem, number);
+    ASSERT_TRUE(certified.ok()) << certified.status().message();
+    ASSERT_TRUE(witness.ok()) << witness.status().message();
+    const std::string what = "features " + std::to_string(features) + " ";
+    ExpectContains(certified->outputs.at("out"), witness->out, what + "out");
+    ExpectContains(certified->outputs.at("lse"), witness->lse, what + "lse");
+    ExpectContains(certified->outputs.at("weights"), witness->weights, what + "weights");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CertifyCombined,
+                         ::testing::Combine(::testing::Values(DType::kF64, DType::kF32,
+                                                              DType::kBF16, DType::kF16),
+                                            ::testing::Values(TextbookNumber::kMpfr100,
+                                                              TextbookNumber::kCppBinFloat100)));
+
+// A case of one query and D = 1, so that with q = 1 the keys are the scores.
+Case UnitCase(DType dtype, const std::vector<double>& scores, const std::vector<double>& values) {
+  Case problem;
+  const auto n = static_cast<Index>(scores.size());
+  problem.contract.shape = {1, 1, 1, 1, n, 1, 1, 1};
+  problem.contract.dtype = problem.contract.out_dtype = dtype;
+  problem.contract.arithmetic.profile = DefaultProfile(dtype);
+  problem.contract.outputs = {"out", "lse", "weights"};
+  problem.tensors["q"] = Tensor(dtype, {1, 1, 1, 1});
+  problem.tensors["q"].Set(0, 1.0);
+  problem.tensors["k"] = Tensor(dtype, {1, 1, n, 1});
+  problem.tensors["v"] = Tensor(dtype, {1, 1, n, 1});
+  for (Index j = 0; j < n; ++j) {
+    problem.tensors["k"].Set(j, scores[static_cast<std::size_t>(j)]);
+    problem.tensors["v"].Set(j, values[static_cast<std::size_t>(j)]);
+  }
+  EXPECT_TRUE(FinishCase(&problem).ok());
+  return problem;
+}
+
+CertifiedValue OutOf(const Case& problem) {
+  const StatusOr<Certified> certified = Certify(problem);
+  EXPECT_TRUE(certified.ok()) << certified.status().message();
+  return certified->outputs.at("out").values[0];
+}
+double LseOf(const Case& problem) { return Certify(problem)->outputs.at("lse").values[0].nearest; }
+double WeightOf(const Case& problem, std::size_t j) {
+  return Certify(problem)->outputs.at("weights").values[j].nearest;
+}
+
+// Exact midpoints: the mean of two neighbours of odd and even last bit goes to the even one, also
+// where the scores are equal only in exact arithmetic, or differ while every group has the mean.
+TEST(Certify, DecidesExactTiesToEven) {
+  const double ulp = 0x1p-23;
+  EXPECT_EQ(OutOf(UnitCase(DType::kF32, {0.3, 0.3}, {1.0, 1.0 + ulp})).nearest, 1.0);
+  EXPECT_EQ(OutOf(UnitCase(DType::kF32, {0.3, 0.3}, {1.0 + ulp, 1.0 + 2 * ulp})).nearest,
+            1.0 + 2 * ulp);
+  Case groups = UnitCase(DType::kF32, {0.25, 0.25, -1.5, -1.5}, {1.0, 1.0 + ulp, 1.0 + ulp, 1.0});
+  const CertifiedValue tie = OutOf(groups);
+  EXPECT_TRUE(tie.decided);
+  EXPECT_EQ(tie.nearest, 1.0);
+  // With a scale of 1/sqrt(2) the equal scores are irrational.
+  groups.contract.shape.qk_dim = groups.contract.shape.k_dim = 2;
+  groups.tensors["q"] = Tensor(DType::kF32, {1, 1, 1, 2});
+  groups.tensors["k"] = Tensor(DType::kF32, {1, 1, 4, 2});
+  for (Index i = 0; i < 2; ++i) groups.tensors["q"].Set(i, 1.0);
+  const double keys[] = {0.25, 0.5, 0.5, 0.25, -1.5, 1.0, 1.0, -1.5};
+  for (Index i = 0; i < 8; ++i) groups.tensors["k"].Set(i, keys[i]);
+  const CertifiedValue irrational = OutOf(groups);
+  EXPECT_TRUE(irrational.decided);
+  EXPECT_EQ(irrational.nearest, 1.0);
+  // The slightest asymmetry is no tie any more: both neighbours of the midpoint are reached.
+  Case above = UnitCase(DType::kF64, {0x1p-60, 0.0}, {1.0 + 0x1p-52, 1.0});
+  EXPECT_EQ(OutOf(above).nearest, 1.0 + 0x1p-52);
+  Case below = UnitCase(DType::kF64, {0.0, 0x1p-60}, {1.0 + 0x1p-52, 1.0});
+  EXPECT_EQ(OutOf(below).nearest, 1.0);
+}
+
+TEST(Certify, DecidesTiesWithASinkAndWithDropout) {
+  Case sink = UnitCase(DType::kF32, {0.5}, {2.0 + 0x1p-22});
+  sink.tensors["sinks"] = Tensor(DType::kF32, {1});
+  sink.tensors["sinks"].Set(0, 0.5);
+  EXPECT_EQ(OutOf(sink).nearest, 1.0 + 0x1p-23);
+  EXPECT_EQ(WeightOf(sink, 0), 0.5);
+  Case dropped = UnitCase(DType::kF32, {1.0, 1.0}, {1.0, 5.0});
+  dropped.contract.dropout_rate = 0.5;
+  dropped.tensors["keep"] = Tensor(DType::kBool, {1, 1, 1, 2});
+  dropped.tensors["keep"].Set(0, 1.0);
+  EXPECT_EQ(OutOf(dropped).nearest, 1.0);  // 1/2 * 1 / (1 - 1/2)
+  EXPECT_EQ(WeightOf(dropped, 1), 0.5);    // weights are before dropout
+}
+
+TEST(Certify, RoundsSubnormalsAndOverflowOnce) {
+  EXPECT_EQ(OutOf(UnitCase(DType::kF32, {0.0, 0.0}, {0x1p-149, 0.0})).nearest, 0.0);
+  EXPECT_EQ(OutOf(UnitCase(DType::kF32, {0.0, 0.0}, {0x1p-148, 0x1p-149})).nearest, 0x1p-148);
+  Case narrow = UnitCase(DType::kF32, {0.0}, {65520.0});
+  narrow.contract.out_dtype = DType::kF16;
+  EXPECT_EQ(OutOf(narrow).nearest, kInfinity);
+  narrow.tensors["v"].Set(0, 65519.0);
+  EXPECT_EQ(OutOf(narrow).nearest, 65504.0);
+}
+
+// A bf16 output is rounded from the exact value: through f32 it would be a tie, and go the other
+// way.
+TEST(Certify, NeverRoundsTwice) {
+  Case problem = UnitCase(DType::kF32, {0.0, -20.0}, {1.0 + 0x1p-8, 2.0});
+  problem.contract.out_dtype = DType::kBF16;
+  // 1 + 2^-8 + 2e-9: just above the bf16 midpoint, and 1 + 2^-8 when rounded to f32.
+  EXPECT_EQ(OutOf(problem).nearest, 1.0 + 0x1p-7);
+}
+
+TEST(Certify, FollowsTheEmptyRowPolicies) {
+  Case problem = UnitCase(DType::kF32, {0.0, 1.0}, {1.0, 4.0});
+  problem.tensors["mask"] = Tensor(DType::kBool, {1, 1, 1, 2});
+  EXPECT_EQ(OutOf(problem).nearest, 0.0);
+  EXPECT_EQ(LseOf(problem), -kInfinity);
+  problem.contract.empty_row = EmptyRow::kNan;
+  EXPECT_TRUE(std::isnan(OutOf(problem).nearest));
+  EXPECT_TRUE(std::isnan(LseOf(problem)));
+  EXPECT_TRUE(std::isnan(WeightOf(problem, 0)));
+  problem.contract.empty_row = EmptyRow::kUniform;
+  EXPECT_EQ(OutOf(problem).nearest, 2.5);
+  EXPECT_EQ(LseOf(problem), -kInfinity);
+  EXPECT_EQ(WeightOf(problem, 0), 0.5);
+  problem.tensors["v"].Set(0, kInfinity);
+  EXPECT_EQ(OutOf(problem).nearest, kInfinity);
+  problem.tensors["sinks"] = Tensor(DType::kF32, {1});
+  problem.tensors["sinks"].Set(0, 3.0);
+  EXPECT_EQ(OutOf(problem).nearest, 0.0);
+  EXPECT_EQ(LseOf(problem), 3.0);
+}
+
+TEST(Certify, FollowsTheRulesForInfinitiesAndNaN) {
+  // A NaN or +infinity among the allowed scores.
+  for (const double bad : {kNaN, kInfinity}) {
+    const Case problem = UnitCase(DType::kF32, {0.0, bad}, {1.0, 2.0});
+    EXPECT_TRUE(std::isnan(OutOf(problem).nearest));
+    EXPECT_TRUE(std::isnan(LseOf(problem)));
+    EXPECT_TRUE(std::isnan(WeightOf(problem, 0)));
+  }
+  // A score of -infinity has weight 0, but 0 times a NaN or infinite value is NaN.
+  Case minus = UnitCase(DType::kF32, {0.0, -kInfinity}, {1.0, 2.0});
+  EXPECT_EQ(OutOf(minus).nearest, 1.0);
+  EXPECT_EQ(WeightOf(minus, 1), 0.0);
+  minus.tensors["v"].Set(1, kInfinity);
+  EXPECT_TRUE(std::isnan(OutOf(minus).nearest));
+  // All allowed scores -infinity: NaN, or the sink's.
+  Case all = UnitCase(DType::kF32, {-kInfinity, -kInfinity}, {1.0, 2.0});
+  EXPECT_TRUE(std::isnan(OutOf(all).nearest));
+  EXPECT_TRUE(std::isnan(LseOf(all)));
+  all.tensors["sinks"] = Tensor(DType::kF32, {1});
+  EXPECT_EQ(OutOf(all).nearest, 0.0);
+  EXPECT_EQ(LseOf(all), 0.0);
+  // Positive weights times infinities follow IEEE sums.
+  EXPECT_EQ(OutOf(UnitCase(DType::kF32, {0.0, 1.0}, {1.0, -kInfinity})).nearest, -kInfinity);
+  EXPECT_TRUE(
+      std::isnan(OutOf(UnitCase(DType::kF32, {0.0, 1.0}, {kInfinity, -kInfinity})).nearest));
+  // What a mask excludes contributes nothing.
+  Case masked = UnitCase(DType::kF32, {kNaN, 1.0}, {kNaN, 7.0});
+  masked.tensors["mask"] = Tensor(DType::kBool, {1, 1, 1, 2});
+  masked.tensors["mask"].Set(1, 1.0);
+  EXPECT_EQ(OutOf(masked).nearest, 7.0);
+  // A soft cap makes an infinite score finite: +c.
+  Case capped = UnitCase(DType::kF32, {kInfinity, 0.0}, {1.0, 0.0});
+  capped.contract.softcap = 1.0;
+  EXPECT_NEAR(OutOf(capped).nearest, 1.0 / (1.0 + std::exp(-1.0)), 1e-7);
+}
+
+// The chapter's worked example: with 1/sqrt(2), and without.
+TEST(Certify, GivesTheWorkedExamplesDigits) {
+  Case problem;
+  problem.contract.shape = {1, 1, 1, 1, 3, 2, 2, 1};
+  problem.contract.dtype = problem.contract.out_dtype = DType::kF64;
+  problem.contract.outputs = {"weights"};
+  problem.tensors["q"] = Tensor(DType::kF64, {1, 1, 1, 2});
+  problem.tensors["q"].Set(0, 1.0);
+  problem.tensors["k"] = Tensor(DType::kF64, {1, 1, 3, 2});
+  for (const Index i : {0, 2, 3, 5}) problem.tensors["k"].Set(i, 1.0);
+  problem.tensors["v"] = Tensor(DType::kF64, {1, 1, 3, 1});
+  CertifyOptions options;
+  options.digits = 30;
+  const auto digits = [&](std::size_t j) {
+    return Certify(problem, options)->outputs.at("weights").digits[j];
+  };
+  // e^(1/sqrt 2) / (2 e^(1/sqrt 2) + 1), and 1 / (2 e + 1) with e.
+  EXPECT_EQ(digits(0).substr(0, 7), "4.01112");
+  EXPECT_EQ(digits(2).substr(0, 7), "1.97775");
+  problem.contract.scale = {false, 1.0};
+  EXPECT_EQ(digits(0).substr(0, 7), "4.22318");
+  EXPECT_EQ(digits(2).substr(0, 7), "1.55362");
+  EXPECT_EQ(digits(0).size(), 30u + 1 + 4);
+}
+
+TEST(Certify, DoesNotDependOnThreads) {
+  const Case problem = MakeCase({.shape = {2, 4, 2, 9, 17, 8, 8, 8}, .bias = true}, 3);
+  CertifyOptions two;
+  two.threads = 2;
+  const StatusOr<Certified> a = Certify(problem);
+  const StatusOr<Certified> b = Certify(problem, two);
+  for (const auto& [name, tensor] : a->outputs) {
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+      const CertifiedValue& x = tensor.values[i];
+      const CertifiedValue& y = b->outputs.at(name).values[i];
+      ASSERT_TRUE(Same(x.nearest, y.nearest) && Same(x.hi, y.hi) && x.lo == y.lo &&
+                  x.radius == y.radius);
+    }
+  }
+}
+
+TEST(Certify, CanBeCancelled) {
+  const Case problem = MakeCase({.shape = {1, 1, 1, 9, 3, 2, 2, 2}}, 0);
+  CertifyOptions options;
+  options.progress = [](Index done, Index all) {
+    EXPECT_EQ(all, 9);
+    return done < 4;
+  };
+  const StatusOr<Certified> certified = Certify(problem, options);
+  ASSERT_FALSE(certified.ok());
+  EXPECT_EQ(certified.status().message(), "cancelled");
+}
+
+TEST(Certify, RefusesAnotherRoundingMode) {
+  const Case problem = MakeCase({.shape = {1, 1, 1, 1, 3, 2, 2, 2}}, 0);
+  ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
+  const StatusOr<Certified> certified = Certify(problem);
+  std::fesetround(FE_TONEAREST);
+  ASSERT_FALSE(certified.ok());
+  EXPECT_NE(certified.status().message().find("rounding mode"), std::string::npos);
+}
+
+TEST(Certify, RefusesWhatItDoesNotCompute) {
+  Case problem = MakeCase({.shape = {1, 1, 1, 1, 3, 2, 2, 2}}, 0);
+  problem.contract.outputs = {"grad_q"};
+  EXPECT_EQ(Certify(problem).status().code(), StatusCode::kUnsupported);
+  problem.contract.outputs = {"out"};
+  problem.contract.score = ScoreKind::kGeneral;
+  EXPECT_EQ(Certify(problem).status().code(), StatusCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace attest

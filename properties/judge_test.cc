@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verdicts and bounds: what must pass passes, and every kind of wrong element fails.
+#include "audit/judge.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "audit/audit.h"
+#include "audit/case_spec.h"
+
+namespace attest {
+namespace {
+
+// The certified values themselves as an output.
+Tensor Nearest(const Expectation& expected, const std::string& name) {
+  const CertifiedTensor& certified = expected.certified.outputs.at(name);
+  Tensor tensor(certified.dtype, certified.shape);
+  for (Index i = 0; i < tensor.size(); ++i) {
+    tensor.Set(i, certified.values[static_cast<std::size_t>(i)].nearest);
+  }
+  return tensor;
+}
+
+Case Example(DType dtype = DType::kF32) {
+  return MakeCase({.shape = {1, 2, 1, 5, 9, 8, 8, 4},
+                   .dtype = dtype,
+                   .causal = Causal::kBottomRight,
+                   .bias = true},
+                  11);
+}
+
+class JudgeTypes : public ::testing::TestWithParam<DType> {};
+
+TEST_P(JudgeTypes, CorrectlyRoundedOutputsConform) {
+  const StatusOr<Expectation> expected = Expect(Example(GetParam()));
+  ASSERT_TRUE(expected.ok()) << expected.status().message();
+  for (const char* name : {"out", "lse", "weights"}) {
+    const TensorVerdict verdict = Judge(*expected, name, Nearest(*expected, name));
+    EXPECT_EQ(verdict.violations, 0) << name;
+    EXPECT_EQ(verdict.not_correctly_rounded, 0) << name;
+    EXPECT_LE(verdict.max_ulp, 0.5) << name;
+    EXPECT_LT(verdict.max_bound_ratio, 1.0) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, JudgeTypes,
+                         ::testing::Values(DType::kF64, DType::kF32, DType::kBF16, DType::kF16));
+
+TEST(Judge, EveryWrongElementFails) {
+  const StatusOr<Expectation> expected = Expect(Example());
+  ASSERT_TRUE(expected.ok());
+  const double wrong[] = {std::numeric_limits<double>::quiet_NaN(),
+                          std::numeric_limits<double>::infinity(),
+                          -std::numeric_limits<double>::infinity(), 1e30, 0.0};
+  for (const char* name : {"out", "lse", "weights"}) {
+    const Tensor right = Nearest(*expected, name);
+    for (const double value : wrong) {
+      for (Index i = 0; i < right.size(); ++i) {
+        if (right.At(i) == value) continue;
+        Tensor spoilt = right;
+        spoilt.Set(i, value);
+        const TensorVerdict verdict = Judge(*expected, name, spoilt);
+        ASSERT_EQ(verdict.violations, 1) << name << " element " << i << " = " << value;
+      }
+    }
+  }
+}
+
+// Half of the bound passes, twice the bound fails: the verdict follows the bound itself.
+TEST(Judge, FollowsTheBound) {
+  const StatusOr<Expectation> expected = Expect(Example());
+  ASSERT_TRUE(expected.ok());
+  const Tensor right = Nearest(*expected, "out");
+  for (Index i = 0; i < right.size(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const double exact = expected->certified.outputs.at("out").values[at].hi;
+    const double bound = expected->bounds.out[at];
+    EXPECT_TRUE(Conforms(*expected, "out", at, exact + 0.5 * bound));
+    EXPECT_TRUE(Conforms(*expected, "out", at, exact - 0.99 * bound));
+    EXPECT_FALSE(Conforms(*expected, "out", at, exact + 1.01 * bound));
+    EXPECT_FALSE(Conforms(*expected, "out", at, exact - 2.0 * bound));
+  }
+}
+
+// The bounds are of the size that theory promises: some tens of u times sum p|v|, so that an error
+// of 2^-12 in an exponential or of bf16 in the weights cannot hide.
+TEST(Bounds, AreSharpOnSmallRows) {
+  const StatusOr<Expectation> expected = Expect(MakeCase({.shape = {1, 1, 1, 4, 4, 4, 4, 4}}, 1));
+  ASSERT_TRUE(expected.ok());
+  for (std::size_t i = 0; i < expected->bounds.out.size(); ++i) {
+    EXPECT_LT(expected->bounds.out[i], 0x1p-13 * expected->bounds.magnitude[i]);
+    EXPECT_GT(expected->bounds.out[i], 0x1p-24 * expected->bounds.magnitude[i]);
+  }
+}
+
+TEST(Bounds, ForbiddenWeightsMustBeExactlyZero) {
+  const Case problem = MakeCase({.shape = {1, 1, 1, 3, 3, 2, 2, 2}, .causal = Causal::kTopLeft}, 1);
+  const StatusOr<Expectation> expected = Expect(problem);
+  ASSERT_TRUE(expected.ok());
+  EXPECT_TRUE(Conforms(*expected, "weights", 1, 0.0));
+  EXPECT_FALSE(Conforms(*expected, "weights", 1, 1e-45));
+}
+
+// Finite scores whose products overflow f32 are out of the profile's range, not findings.
+TEST(Bounds, RangeIsARemark) {
+  Case problem = MakeCase({.shape = {1, 1, 1, 1, 2, 1, 1, 1}}, 1);
+  problem.tensors["q"].Set(0, 1e30);
+  problem.tensors["k"].Set(0, 1e10);
+  problem.tensors["k"].Set(1, 1e9);
+  problem.contract.scale = {false, 1e-39};
+  const StatusOr<Expectation> expected = Expect(problem);
+  ASSERT_TRUE(expected.ok());
+  EXPECT_GT(expected->bounds.out_of_range, 0);
+  EXPECT_TRUE(Conforms(*expected, "out", 0, std::nan("")));
+}
+
+// Where a key whose weight may underflow has an infinite value, infinity and NaN both conform.
+TEST(Bounds, UnderflowingWeightOfAnInfiniteValue) {
+  Case problem = MakeCase({.shape = {1, 1, 1, 1, 2, 1, 1, 1}}, 1);
+  problem.tensors["q"].Set(0, 1.0);
+  problem.tensors["k"].Set(0, 0.0);
+  problem.tensors["k"].Set(1, -200.0);
+  problem.tensors["v"].Set(1, std::numeric_limits<double>::infinity());
+  const StatusOr<Expectation> expected = Expect(problem);
+  ASSERT_TRUE(expected.ok());
+  EXPECT_TRUE(Conforms(*expected, "out", 0, std::numeric_limits<double>::infinity()));
+  EXPECT_TRUE(Conforms(*expected, "out", 0, std::nan("")));
+  EXPECT_FALSE(Conforms(*expected, "out", 0, -std::numeric_limits<double>::infinity()));
+  EXPECT_FALSE(Conforms(*expected, "out", 0, 1.0));
+}
+
+// A subject that misbehaves in a way of its own.
+class Misbehaving : public InProcessSubject {
+ public:
+  enum class How { kWritesInputs, kWritesOutside, kFails, kLeavesOutputsAlone, kTakesNothing };
+  explicit Misbehaving(How how) : how_(how) { info_.name = "misbehaving"; }
+  const SubjectInfo& info() const override { return info_; }
+
+ protected:
+  Status Call(const Contract&, Buffers& inputs, Buffers& outputs) const override {
+    switch (how_) {
+      case How::kWritesInputs:
+        inputs.at("q").data<float>()[0] += 1.0f;
+        break;
+      case How::kWritesOutside:
+        outputs.at("out").data<float>()[-1] = 0.0f;
+        break;
+      case How::kFails:
+        return Internal("out of luck");
+      case How::kTakesNothing:
+        return Unsupported("nothing at all");
+      case How::kLeavesOutputsAlone:
+        break;
+    }
+    return Status();
+  }
+
+ private:
+  How how_;
+  SubjectInfo info_;
+};
+
+std::string FirstCode(Misbehaving::How how) {
+  Auditor auditor({{"test", MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}}, 1)}}, {});
+  const StatusOr<nlohmann::ordered_json> record = auditor.Audit(Misbehaving(how), "test");
+  EXPECT_TRUE(record.ok());
+  if ((*record)["findings"].empty()) return (*record)["verdict"];
+  return (*record)["findings"][0]["code"];
+}
+
+TEST(Audit, TellsMisbehaviourApart) {
+  EXPECT_EQ(FirstCode(Misbehaving::How::kWritesInputs), "trespass");
+  EXPECT_EQ(FirstCode(Misbehaving::How::kWritesOutside), "trespass");
+  EXPECT_EQ(FirstCode(Misbehaving::How::kFails), "error");
+  EXPECT_EQ(FirstCode(Misbehaving::How::kLeavesOutputsAlone), "non-finite");
+  EXPECT_EQ(FirstCode(Misbehaving::How::kTakesNothing), "nothing audited");
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every law of the audit over drawn cases, for every built-in kernel on every SIMD target.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "audit/builtin.h"
+#include "audit/law.h"
+#include "optimized/targets.h"
+#include "properties/case_generator.h"
+
+namespace attest {
+namespace {
+
+struct LawOnKernel {
+  std::string law;
+  std::string kernel;  // with "@TARGET"
+};
+
+std::vector<LawOnKernel> AllPairs() {
+  std::vector<LawOnKernel> pairs;
+  for (const BuiltinKernel& kernel : BuiltinKernels()) {
+    for (const std::string_view target : RunnableTargets()) {
+      for (const Law& law : Laws()) {
+        pairs.push_back({law.name, kernel.name + "@" + std::string(target)});
+      }
+    }
+  }
+  return pairs;
+}
+
+class LawsOfKernels : public ::testing::TestWithParam<LawOnKernel> {};
+
+// At least this many draws on which the law says something: those on which it does not are not
+// counted.
+constexpr int kDraws = 100;
+
+TEST_P(LawsOfKernels, HoldOnDrawnCases) {
+  const StatusOr<std::unique_ptr<Subject>> subject = MakeBuiltinSubject(GetParam().kernel);
+  ASSERT_TRUE(subject.ok()) << subject.status().message();
+  const Law* law = nullptr;
+  for (const Law& candidate : Laws()) {
+    if (candidate.name == GetParam().law) law = &candidate;
+  }
+  ASSERT_NE(law, nullptr);
+  int applied = 0;
+  const bool holds = rc::check(law->name + " for " + GetParam().kernel, [&] {
+    const DrawnCase drawn = *ArbitraryCase();
+    const LawResult result = law->check(**subject, MakeCase(drawn.spec, drawn.seed));
+    RC_PRE(result.applied);
+    ++applied;
+    Classify(drawn.spec);
+    if (!result.violation) return;
+    const Violation& v = *result.violation;
+    std::ostringstream message;
+    message << NameOf(drawn.spec) << ", seed " << drawn.seed << ": " << v.explanation << "; "
+            << v.tensor << " got " << v.got << ", expected " << v.expected;
+    RC_FAIL(message.str());
+  });
+  EXPECT_TRUE(holds);
+  EXPECT_GE(applied, kDraws);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LawsOfKernels, ::testing::ValuesIn(AllPairs()), [](const auto& info) {
+  std::string name = info.param.law + "_" + info.param.kernel;
+  for (char& c : name) {
+    if (c == '-' || c == '@') c = '_';
+  }
+  return name;
+});
+
+}  // namespace
+}  // namespace attest
