@@ -24,16 +24,6 @@ struct ReferenceOptions {
   int digits = 0;
 };
 
-std::string IndexText(std::size_t flat, const Shape& shape) {
-  std::string text;
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    const auto extent = static_cast<std::size_t>(shape[axis]);
-    text = fmt::format("{}{}{}", flat % extent, text.empty() ? "" : ", ", text);
-    flat /= extent;
-  }
-  return "[" + text + "]";
-}
-
 nlohmann::ordered_json ToJson(const Certified& certified) {
   nlohmann::ordered_json json;
   json["undecided"] = certified.undecided;
@@ -63,7 +53,8 @@ void PrintTable(const Certified& certified) {
         digits ? tensor.values.size() : std::min(tensor.values.size(), kPrintedElements);
     for (std::size_t i = 0; i < shown; ++i) {
       const CertifiedValue& v = tensor.values[i];
-      fmt::print("  {:<16} {:<24} {}{}\n", IndexText(i, tensor.shape), v.nearest,
+      fmt::print("  {:<16} {:<24} {}{}\n", ToString(Unflatten(static_cast<Index>(i), tensor.shape)),
+                 v.nearest,
                  digits && !tensor.digits[i].empty()
                      ? tensor.digits[i]
                      : fmt::format("exact in {:.17g} {:+.3g} +- {:.1e}", v.hi, v.lo, v.radius),

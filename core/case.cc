@@ -220,6 +220,11 @@ StatusOr<Case> ReadCase(const std::filesystem::path& file,
   Case problem;
   problem.name = file.stem().string();
   std::optional<std::string> contract_text;
+  if (file.extension() == ".npy") {
+    return InvalidArgument(
+        fmt::format("{}: one tensor is no case; put q, k and v into an .npz or a .safetensors file",
+                    file.string()));
+  }
   if (file.extension() == ".npz") {
     StatusOr<TensorMap> tensors = ReadNpz(file);
     if (!tensors.ok()) return tensors.status();
@@ -265,6 +270,10 @@ StatusOr<TensorMap> ReadResult(const std::filesystem::path& file, const Contract
     StatusOr<TensorMap> tensors = ReadNpz(file);
     if (!tensors.ok()) return tensors.status();
     found = *std::move(tensors);
+  } else if (file.extension() == ".npy") {
+    StatusOr<Tensor> out = ReadNpy(file);
+    if (!out.ok()) return out.status();
+    found.emplace("out", *std::move(out));
   } else {
     StatusOr<TensorFile> content = ReadSafetensors(file);
     if (!content.ok()) return content.status();

@@ -36,8 +36,9 @@ StatusOr<Case> ReadCase(const std::filesystem::path& file,
                         const std::optional<std::filesystem::path>& contract_file = std::nullopt);
 Status WriteCase(const std::filesystem::path& file, const Case& problem);
 
-// Reads a result file and checks every output that the contract asks for against it; outputs that
-// are missing are simply absent from the map (a partial result), others are ignored.
+// Reads a result file (.safetensors, .npz, or .npy with `out` alone) and checks every output that
+// the contract asks for against it; outputs that are missing are simply absent from the map (a
+// partial result), others are ignored.
 StatusOr<TensorMap> ReadResult(const std::filesystem::path& file, const Contract& contract);
 
 }  // namespace attest

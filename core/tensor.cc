@@ -11,6 +11,15 @@ Index ElementCount(const Shape& shape) {
   return count;
 }
 
+std::vector<Index> Unflatten(Index flat, const Shape& shape) {
+  std::vector<Index> index(shape.size());
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    index[axis] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  return index;
+}
+
 std::string ToString(const Shape& shape) {
   std::string text = "[";
   for (std::size_t axis = 0; axis < shape.size(); ++axis) {

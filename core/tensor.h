@@ -55,6 +55,9 @@ std::array<Index, Rank> ContiguousStrides(const std::array<Index, Rank>& shape) 
 // Product of the extents (1 for rank 0).
 Index ElementCount(const Shape& shape);
 
+// The index of element `flat` of a dense row-major array.
+std::vector<Index> Unflatten(Index flat, const Shape& shape);
+
 // "[2, 8, 128, 64]", for messages.
 std::string ToString(const Shape& shape);
 

@@ -58,6 +58,11 @@ std::string_view ChosenTarget() {
 
 std::string_view RunningTarget() { return HWY_DYNAMIC_DISPATCH(NameOfCompiledTarget)(); }
 
+std::map<std::string, std::string> OptimizedLibraries() {
+  return {{"Highway", std::to_string(HWY_MAJOR) + "." + std::to_string(HWY_MINOR) + "." +
+                          std::to_string(HWY_PATCH)}};
+}
+
 StatusOr<ScopedTarget> ScopedTarget::Force(std::string_view name) {
   std::string known;
   for (std::int64_t rest = RunnableMask(); rest != 0; rest &= rest - 1) {

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +26,9 @@ std::string_view ChosenTarget();
 
 // The same, reported from inside a dispatched kernel: what really runs.
 std::string_view RunningTarget();
+
+// Name and version of the SIMD library, for manifests.
+std::map<std::string, std::string> OptimizedLibraries();
 
 // Forces one target for every kernel of the process until destroyed; then the choice made before
 // returns, so that scopes nest. Not for use while kernels run on other threads.

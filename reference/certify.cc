@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/certify.h"
 
+#include <gmp.h>
 #include <mpfr.h>
 
 #include <algorithm>
@@ -108,7 +109,7 @@ class Certifier {
 
   void DoRow(Index flat) {
     const Dimensions& s = contract_.shape;
-    const RowId row{flat / (s.q_heads * s.q_len), flat / s.q_len % s.q_heads, flat % s.q_len};
+    const RowId row = RowAt(s, flat);
     const RowPlan plan = data_.Plan(row);
     for (Index j = 0; j < s.kv_len; ++j) Set("weights", flat * s.kv_len + j, Exactly(0.0));
     switch (plan.kind) {

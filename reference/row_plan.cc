@@ -45,6 +45,11 @@ bool WithinLocalWindow(Index key, double center, double half_width) {
 
 }  // namespace
 
+RowId RowAt(const Dimensions& shape, Index flat) {
+  return {flat / (shape.q_heads * shape.q_len), flat / shape.q_len % shape.q_heads,
+          flat % shape.q_len};
+}
+
 double DefaultAlibiExponent(Index head, Index heads) {
   const Index power = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(heads)));
   if (head < power) return -8.0 * static_cast<double>(head + 1) / static_cast<double>(power);
@@ -176,7 +181,7 @@ RowPlan CaseData::Plan(const RowId& row) const {
   }
   const Dimensions& s = contract_->shape;
   const Tensor* keep = problem_->Find("keep");
-  const std::optional<double> slope = alibi_ ? GivenSlope(row.head) : std::optional<double>();
+  const double slope = alibi_ ? GivenSlope(row.head).value_or(0.0) : 0.0;
   bool any_allowed = false;
   for (Index j = 0; j < s.kv_len; ++j) {
     if (!Allowed(row, j)) continue;
@@ -195,7 +200,7 @@ RowPlan CaseData::Plan(const RowId& row) const {
       }
     }
     score += std::isfinite(term.bias) ? 0.0 : term.bias;
-    if (slope && !std::isfinite(*slope)) score -= *slope * static_cast<double>(term.distance);
+    if (!std::isfinite(slope)) score -= slope * static_cast<double>(term.distance);
     if (std::isnan(score) || score == kInfinity) {
       plan.not_a_number.push_back(j);
     } else if (score == -kInfinity) {

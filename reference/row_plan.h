@@ -17,6 +17,9 @@ struct RowId {
   Index query = 0;
 };
 
+// Row `flat` of [B, Hq, Tq] in row-major order.
+RowId RowAt(const Dimensions& shape, Index flat);
+
 // A key that takes part with a finite score.
 struct KeyTerm {
   Index key = 0;
