@@ -12,6 +12,7 @@
 #include "core/digest.h"
 #include "core/fp_environment.h"
 #include "core/run_record.h"
+#include "optimized/targets.h"
 
 namespace attest {
 namespace {
@@ -91,7 +92,7 @@ class Session {
 
   void RunCase(const SuiteCase& item, const Expectation& expected) {
     const Case& problem = item.problem;
-    ordered_json result{{"case", problem.name}, {"suite", item.suite}};
+    ordered_json result{{"case", problem.name}, {"suite", item.suite}, {"family", item.family}};
     const Outcome outcome = subject_.Run(problem, Junk::kNaN);
     std::string status = "passed";
     switch (outcome.kind) {
@@ -183,6 +184,7 @@ class Session {
     manifest.simd_target = info.target;
     manifest.seed = seed;
     manifest.libraries = ReferenceLibraries();
+    manifest.libraries.merge(OptimizedLibraries());
     manifest.inputs_sha256 = Sha256(std::as_bytes(std::span(inputs_digest)));
     manifest.outputs_sha256 = Sha256(std::as_bytes(std::span(outputs_digest_)));
     record["manifest"] = attest::ToJson(manifest);

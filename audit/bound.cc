@@ -18,6 +18,8 @@ constexpr double kInflation = 1.0 + 1e-9;
 // dot product: scale factors, change of base, bias, ALiBi (docs/bounds.md, "Scores").
 constexpr double kScoreRoundings = 12.0;
 constexpr double kSoftcapRoundings = 12.0;
+// How often a score may be stored in a 16-bit type: product, scale, bias, ALiBi.
+constexpr double kScoreStores = 4.0;
 
 // k roundings of size u: (1 + u)^k - 1 <= k u / (1 - k u), infinite where that says nothing.
 double Gamma(double k, double u) { return k * u < 1.0 ? k * u / (1.0 - k * u) : kInfinity; }
@@ -66,7 +68,7 @@ class BoundEvaluator {
  private:
   void DoRow(Index flat) {
     const Dimensions& s = contract_.shape;
-    const RowId row{flat / (s.q_heads * s.q_len), flat / s.q_len % s.q_heads, flat % s.q_len};
+    const RowId row = RowAt(s, flat);
     const RowPlan plan = data_.Plan(row);
     if (plan.kind == RowPlan::Kind::kEmpty) return EmptyRowBounds(flat, row, plan);
     if (plan.kind == RowPlan::Kind::kAllMinusInfinity && plan.sink) {
@@ -133,15 +135,17 @@ class BoundEvaluator {
         contract_.scale.rsqrt_dk ? 1.0 / std::sqrt(d) : std::fabs(contract_.scale.value);
     const double roundings =
         d + kScoreRoundings + (contract_.softcap > 0.0 ? kSoftcapRoundings : 0.0);
+    const double stores = contract_.softcap > 0.0 ? kScoreStores + 3.0 : kScoreStores;
     const double query_sum = SumOfMagnitudes(data_.Query(row));
     const double slope = Slope(row);
 
     const double sums = Gamma(n + 5.0, u);
     const double denominator_sums =
         (1.0 + Gamma(n + 3.0, u)) * (1.0 + model_.weight_roundoff) - 1.0;
-    // The exponential itself, and one more with a product for each rescaling of an online softmax.
+    // The exponential itself, and for each rescaling of an online softmax one more and three
+    // roundings (an output that is kept normalised is multiplied, and divided, by sums).
     const double exponentials =
-        (n + 1.0) * std::log1p(2.0 * model_.exp_ulp * u) + n * std::log1p(u);
+        (n + 1.0) * std::log1p(2.0 * model_.exp_ulp * u) + 3.0 * n * std::log1p(u);
     const double lse = Exact("lse", static_cast<std::size_t>(flat));
 
     RowBound bound;
@@ -165,7 +169,7 @@ class BoundEvaluator {
                       : model_.smallest_subnormal * ((d + 2.0) * (1.0 + scale) +
                                                      (query_sum + key_sum) * std::max(1.0, scale));
       const double log_weight = certified_.conditions.log_weight[at];
-      const double error = (Gamma(roundings, u) + 4.0 * model_.score_roundoff) * magnitude +
+      const double error = (Gamma(roundings, u) + stores * model_.score_roundoff) * magnitude +
                            underflow + shift(log_weight) + exponentials;
       const double denominator_part = std::exp(log_weight);
       bound.normaliser +=

@@ -11,30 +11,6 @@
 namespace attest {
 namespace {
 
-const char* NameOf(Values values) {
-  switch (values) {
-    case Values::kNormal:
-      return "normal";
-    case Values::kOutliers:
-      return "outliers";
-    case Values::kSmallIntegers:
-      return "integers";
-    case Values::kTies:
-      return "ties";
-    case Values::kOneHot:
-      return "one-hot";
-    case Values::kSpread:
-      return "spread";
-    case Values::kConstantValues:
-      return "constant-values";
-    case Values::kSubnormal:
-      return "subnormal";
-    case Values::kZero:
-      return "zero-queries";
-  }
-  return "";
-}
-
 // One element of q, k or v. `row` and `column` are its position in the last two axes.
 double Element(Values values, char tensor, const RandomStream& stream, Index flat, Index row,
                Index column, Index width) {
@@ -90,6 +66,30 @@ Tensor DrawLengths(Index batch, Index capacity, const RandomStream& stream) {
 }
 
 }  // namespace
+
+const char* NameOf(Values values) {
+  switch (values) {
+    case Values::kNormal:
+      return "normal";
+    case Values::kOutliers:
+      return "outliers";
+    case Values::kSmallIntegers:
+      return "integers";
+    case Values::kTies:
+      return "ties";
+    case Values::kOneHot:
+      return "one-hot";
+    case Values::kSpread:
+      return "spread";
+    case Values::kConstantValues:
+      return "constant-values";
+    case Values::kSubnormal:
+      return "subnormal";
+    case Values::kZero:
+      return "zero-queries";
+  }
+  return "";
+}
 
 std::string NameOf(const CaseSpec& spec) {
   const Dimensions& s = spec.shape;

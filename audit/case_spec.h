@@ -23,6 +23,9 @@ enum class Values {
   kZero,            // q = 0: uniform weights
 };
 
+// "normal", "outliers", ... for names of cases and families.
+const char* NameOf(Values values);
+
 struct CaseSpec {
   Dimensions shape;
   DType dtype = DType::kF32;

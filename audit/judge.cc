@@ -21,33 +21,24 @@ double ErrorOf(const CertifiedValue& exact, double got) {
   return error < 0.0 ? 0.0 : error;
 }
 
-std::vector<Index> Unflatten(Index flat, const Shape& shape) {
-  std::vector<Index> index(shape.size());
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    index[axis] = flat % shape[axis];
-    flat /= shape[axis];
-  }
-  return index;
-}
-
 void Summarise(const Case& problem, Expectation* expected) {
   const Dimensions& s = problem.contract.shape;
   const Conditions& conditions = expected->certified.conditions;
   const auto n = static_cast<std::size_t>(s.kv_len);
   expected->min_entropy = std::numeric_limits<double>::infinity();
   for (std::size_t row = 0; n > 0 && row < conditions.weight.size() / n; ++row) {
-    double largest = 0.0;
+    double largest = -std::numeric_limits<double>::infinity();
     double smallest = std::numeric_limits<double>::infinity();
     double entropy = 0.0;
     for (std::size_t j = row * n; j < (row + 1) * n; ++j) {
       const double p = conditions.weight[j];
       if (conditions.allowed[j] == 0 || !(p > 0.0)) continue;
-      largest = std::max(largest, p);
-      smallest = std::min(smallest, p);
+      largest = std::max(largest, conditions.log_weight[j]);
+      smallest = std::min(smallest, conditions.log_weight[j]);
       entropy -= p * std::log(p);
     }
-    if (largest == 0.0) continue;
-    expected->logit_spread = std::max(expected->logit_spread, std::log(largest / smallest));
+    if (largest < smallest) continue;  // a row without keys
+    expected->logit_spread = std::max(expected->logit_spread, largest - smallest);
     expected->min_entropy = std::min(expected->min_entropy, entropy);
   }
   if (std::isinf(expected->min_entropy)) expected->min_entropy = 0.0;

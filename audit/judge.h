@@ -41,7 +41,7 @@ struct Expectation {
   Certified certified;
   ForwardBounds bounds;
   double unit_roundoff = 0.0;
-  double logit_spread = 0.0;  // largest ln(p_max / p_min) over rows, weights of exactly 0 apart
+  double logit_spread = 0.0;  // largest ln(p_max / p_min) of a row; weights below 2^-1074 apart
   double min_entropy = 0.0;   // smallest entropy of a row's weights in nats
 };
 StatusOr<Expectation> Expect(const Case& problem, int threads = 1);

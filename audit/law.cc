@@ -17,15 +17,6 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::vector<Index> IndexOf(const Tensor& tensor, Index flat) {
-  std::vector<Index> index(tensor.rank());
-  for (std::size_t axis = tensor.rank(); axis-- > 0;) {
-    index[axis] = flat % tensor.shape()[axis];
-    flat /= tensor.shape()[axis];
-  }
-  return index;
-}
-
 // The first element that differs; equal values of either sign of zero, and any two NaN, are alike.
 std::optional<Violation> FirstDifference(const std::string& name, const Tensor& got,
                                          const Tensor& expected, const std::string& explanation) {
@@ -33,7 +24,7 @@ std::optional<Violation> FirstDifference(const std::string& name, const Tensor& 
     const double a = got.At(i);
     const double b = expected.At(i);
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    return Violation{name, IndexOf(got, i), a, b, explanation};
+    return Violation{name, Unflatten(i, got.shape()), a, b, explanation};
   }
   return std::nullopt;
 }
@@ -181,8 +172,8 @@ LawResult BatchEntryAlone(const Subject& subject, const Case& problem) {
         const double alone = tensor.At(i);
         const double together = whole.At(b * tensor.size() + i);
         if (alone == together || (std::isnan(alone) && std::isnan(together))) continue;
-        return {true, Violation{name, IndexOf(whole, b * tensor.size() + i), together, alone,
-                                "a batch entry has other bits than the same entry alone"}};
+        return {true, Violation{name, Unflatten(b * tensor.size() + i, whole.shape()), together,
+                                alone, "a batch entry has other bits than the same entry alone"}};
       }
     }
   }
@@ -217,10 +208,10 @@ LawResult IdentityValues(const Subject& subject, const Case& problem) {
   const Dimensions& s = reading.contract.shape;
   for (Index i = 0; i < out.size(); ++i) {
     const Index flat = i / n;
-    const RowId row{flat / (s.q_heads * s.q_len), flat / s.q_len % s.q_heads, flat % s.q_len};
+    const RowId row = RowAt(s, flat);
     if (data->Plan(row).kind != RowPlan::Kind::kFinite) continue;
     if (!data->Allowed(row, i % n) && !(out.At(i) == 0.0)) {
-      return {true, Violation{"out", IndexOf(out, i), out.At(i), 0.0,
+      return {true, Violation{"out", Unflatten(i, out.shape()), out.At(i), 0.0,
                               "with v = identity the output shows weight on a forbidden key"}};
     }
   }
@@ -237,7 +228,7 @@ LawResult MaskAsBooleans(const Subject& subject, const Case& problem) {
   for (const char* name : {"kv_lengths", "q_lengths"}) masked.tensors.erase(name);
   Tensor mask(DType::kBool, {s.batch, s.q_heads, s.q_len, s.kv_len});
   for (Index i = 0; i < mask.size(); ++i) {
-    const std::vector<Index> at = IndexOf(mask, i);
+    const std::vector<Index> at = Unflatten(i, mask.shape());
     mask.Set(i, data->Allowed({at[0], at[1], at[2]}, at[3]) ? 1.0 : 0.0);
   }
   masked.tensors["mask"] = std::move(mask);
@@ -298,7 +289,7 @@ LawResult ConvexHull(const Subject& subject, const Case& problem) {
   const Dimensions& s = problem.contract.shape;
   for (Index i = 0; i < out.size(); ++i) {
     const Index flat = i / s.v_dim;
-    const RowId row{flat / (s.q_heads * s.q_len), flat / s.q_len % s.q_heads, flat % s.q_len};
+    const RowId row = RowAt(s, flat);
     const RowPlan plan = data->Plan(row);
     if (plan.kind != RowPlan::Kind::kFinite) continue;
     double lowest = kInfinity;
@@ -312,8 +303,9 @@ LawResult ConvexHull(const Subject& subject, const Case& problem) {
     const double bound = expected->bounds.out[static_cast<std::size_t>(i)];
     const double got = out.At(i);
     if (!(got >= lowest - bound && got <= highest + bound)) {
-      return {true, Violation{"out", IndexOf(out, i), got, got < lowest ? lowest : highest,
-                              "the output leaves the range of the allowed values"}};
+      return {true,
+              Violation{"out", Unflatten(i, out.shape()), got, got < lowest ? lowest : highest,
+                        "the output leaves the range of the allowed values"}};
     }
   }
   return {true, std::nullopt};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "audit/subject.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <utility>
 
@@ -15,9 +17,15 @@ class RecordedSubject : public Subject {
   const SubjectInfo& info() const override { return info_; }
 
   Outcome Run(const Case& problem, Junk) const override {
-    const std::filesystem::path file = directory_ / (problem.name + ".safetensors");
-    if (!std::filesystem::exists(file)) {
-      return {Outcome::Kind::kUnsupported, "no result file " + file.string(), {}};
+    std::filesystem::path file;
+    for (const char* extension : {".safetensors", ".npz", ".npy"}) {
+      const std::filesystem::path candidate = directory_ / (problem.name + extension);
+      if (file.empty() && std::filesystem::exists(candidate)) file = candidate;
+    }
+    if (file.empty()) {
+      return {Outcome::Kind::kUnsupported,
+              fmt::format("no result for case '{}' in {}", problem.name, directory_.string()),
+              {}};
     }
     StatusOr<TensorMap> outputs = ReadResult(file, problem.contract);
     if (!outputs.ok()) return {Outcome::Kind::kError, outputs.status().message(), {}};

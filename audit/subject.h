@@ -54,7 +54,7 @@ class InProcessSubject : public Subject {
   virtual Status Call(const Contract& contract, Buffers& inputs, Buffers& outputs) const = 0;
 };
 
-// A directory of result files, one a case, computed elsewhere: CASE_NAME.safetensors.
+// A directory of result files, one a case, computed elsewhere: CASE_NAME.safetensors, .npz or .npy.
 // Error when the directory does not exist.
 StatusOr<std::unique_ptr<Subject>> MakeRecordedSubject(const std::string& directory,
                                                        const std::string& name);

@@ -17,57 +17,65 @@ Dimensions Shaped(Index batch, Index q_heads, Index kv_heads, Index q_len, Index
   return {batch, q_heads, kv_heads, q_len, kv_len, qk_dim, qk_dim, v_dim};
 }
 
+struct FamilySpec {
+  std::string family;
+  CaseSpec spec;
+};
+
 // Every length and head size where a vector loop may end: 0, 1, and both sides of 4, 8, 16, 32, 64.
-void AddTails(std::vector<CaseSpec>* specs) {
+void AddTails(std::vector<FamilySpec>* specs) {
   for (const Index n : {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65}) {
-    specs->push_back({.shape = Shaped(1, 1, 1, 2, n, 4, 4)});
-    if (n > 0) specs->push_back({.shape = Shaped(1, 1, 1, 2, 5, n, n + 1)});
+    specs->push_back({"lengths", {.shape = Shaped(1, 1, 1, 2, n, 4, 4)}});
+    if (n > 0) specs->push_back({"head sizes", {.shape = Shaped(1, 1, 1, 2, 5, n, n + 1)}});
   }
-  specs->push_back({.shape = Shaped(1, 1, 1, 0, 3, 4, 4)});
+  specs->push_back({"lengths", {.shape = Shaped(1, 1, 1, 0, 3, 4, 4)}});
 }
 
-void AddMasks(std::vector<CaseSpec>* specs) {
+void AddMasks(std::vector<FamilySpec>* specs) {
   for (const auto& [q_len, kv_len] : {std::pair<Index, Index>{9, 9}, {5, 12}, {12, 5}, {1, 17}}) {
     for (const Causal causal : {Causal::kNone, Causal::kTopLeft, Causal::kBottomRight}) {
       CaseSpec spec{.shape = Shaped(2, 2, 2, q_len, kv_len, 8, 8), .causal = causal};
-      specs->push_back(spec);
+      specs->push_back({causal == Causal::kNone ? "plain" : "causal", spec});
       spec.kv_lengths = true;
-      specs->push_back(spec);
+      specs->push_back({"key lengths", spec});
       spec.q_lengths = true;
-      specs->push_back(spec);
+      specs->push_back({"key and query lengths", spec});
       spec.mask = spec.bias = true;
-      specs->push_back(spec);
+      specs->push_back({"mask, bias and lengths", spec});
     }
   }
   for (const EmptyRow policy : {EmptyRow::kNan, EmptyRow::kUniform}) {
-    specs->push_back({.shape = Shaped(2, 1, 1, 6, 3, 4, 4),
-                      .causal = Causal::kBottomRight,
-                      .empty_row = policy,
-                      .kv_lengths = true});
-    specs->push_back({.shape = Shaped(1, 1, 1, 2, 0, 4, 4), .empty_row = policy});
+    specs->push_back({"empty rows",
+                      {.shape = Shaped(2, 1, 1, 6, 3, 4, 4),
+                       .causal = Causal::kBottomRight,
+                       .empty_row = policy,
+                       .kv_lengths = true}});
+    specs->push_back({"empty rows", {.shape = Shaped(1, 1, 1, 2, 0, 4, 4), .empty_row = policy}});
   }
 }
 
-void AddHeads(std::vector<CaseSpec>* specs) {
+void AddHeads(std::vector<FamilySpec>* specs) {
   for (const auto& [q_heads, kv_heads] : {std::pair<Index, Index>{4, 2}, {6, 3}, {4, 1}, {6, 2}}) {
-    specs->push_back({.shape = Shaped(2, q_heads, kv_heads, 3, 6, 4, 6), .bias = true});
+    specs->push_back(
+        {"grouped heads", {.shape = Shaped(2, q_heads, kv_heads, 3, 6, 4, 6), .bias = true}});
   }
 }
 
-void AddValues(std::vector<CaseSpec>* specs, Index q_len, Index kv_len, Index dim) {
+void AddValues(std::vector<FamilySpec>* specs, Index q_len, Index kv_len, Index dim) {
   for (const Values values :
        {Values::kNormal, Values::kOutliers, Values::kSmallIntegers, Values::kTies, Values::kOneHot,
         Values::kSpread, Values::kConstantValues, Values::kSubnormal, Values::kZero}) {
     CaseSpec spec{.shape = Shaped(1, 2, 1, q_len, kv_len, dim, dim), .values = values};
-    specs->push_back(spec);
+    const std::string family = std::string("values: ") + NameOf(values);
+    specs->push_back({family, spec});
     spec.scale = {false, 1.0};
     spec.causal = Causal::kBottomRight;
-    specs->push_back(spec);
+    specs->push_back({family, spec});
   }
 }
 
-std::vector<CaseSpec> QuickSpecs() {
-  std::vector<CaseSpec> specs;
+std::vector<FamilySpec> QuickSpecs() {
+  std::vector<FamilySpec> specs;
   AddTails(&specs);
   AddMasks(&specs);
   AddHeads(&specs);
@@ -75,27 +83,28 @@ std::vector<CaseSpec> QuickSpecs() {
   return specs;
 }
 
-std::vector<CaseSpec> StandardSpecs() {
-  std::vector<CaseSpec> specs = QuickSpecs();
+std::vector<FamilySpec> StandardSpecs() {
+  std::vector<FamilySpec> specs = QuickSpecs();
   AddValues(&specs, 16, 128, 64);
   for (const Index n : {127, 128, 129, 255, 256, 257, 513, 1024}) {
-    specs.push_back({.shape = Shaped(1, 2, 1, 8, n, 32, 32)});
-    specs.push_back({.shape = Shaped(1, 1, 1, 40, n, 16, 24),
-                     .causal = Causal::kBottomRight,
-                     .mask = true,
-                     .kv_lengths = true});
+    specs.push_back({"long rows", {.shape = Shaped(1, 2, 1, 8, n, 32, 32)}});
+    specs.push_back({"long rows",
+                     {.shape = Shaped(1, 1, 1, 40, n, 16, 24),
+                      .causal = Causal::kBottomRight,
+                      .mask = true,
+                      .kv_lengths = true}});
   }
   for (const Index d : {80, 96, 112, 127, 128, 129, 192, 256, 257}) {
-    specs.push_back({.shape = Shaped(1, 1, 1, 4, 40, d, d)});
+    specs.push_back({"head sizes", {.shape = Shaped(1, 1, 1, 4, 40, d, d)}});
   }
-  specs.push_back({.shape = Shaped(1, 1, 1, 4, 4096, 64, 64)});
+  specs.push_back({"long rows", {.shape = Shaped(1, 1, 1, 4, 4096, 64, 64)}});
   return specs;
 }
 
-std::vector<SuiteCase> FromSpecs(const std::string& suite, const std::vector<CaseSpec>& specs,
+std::vector<SuiteCase> FromSpecs(const std::string& suite, const std::vector<FamilySpec>& specs,
                                  std::uint64_t seed) {
   std::vector<SuiteCase> cases;
-  for (const CaseSpec& spec : specs) cases.push_back({suite, MakeCase(spec, seed)});
+  for (const FamilySpec& s : specs) cases.push_back({suite, s.family, MakeCase(s.spec, seed)});
   return cases;
 }
 
@@ -143,7 +152,7 @@ StatusOr<std::vector<SuiteCase>> ReadCases(const std::filesystem::path& director
   for (const std::filesystem::path& file : files) {
     StatusOr<Case> problem = ReadCase(file, contract);
     if (!problem.ok()) return problem.status();
-    cases.push_back({"files", *std::move(problem)});
+    cases.push_back({"files", problem->name, *std::move(problem)});
   }
   return cases;
 }

@@ -20,6 +20,7 @@ const std::vector<SuiteInfo>& Suites();
 
 struct SuiteCase {
   std::string suite;
+  std::string family;  // cases that ask the same question; reports tell them together
   Case problem;
 };
 
