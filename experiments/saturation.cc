@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 
 #include "core/digest.h"
 #include "core/random.h"
-#include "core/run_record.h"
 #include "experiments/experiment.h"
+#include "experiments/record.h"
 #include "reference/certify.h"
 
 namespace attest {
@@ -101,12 +102,14 @@ StatusOr<ordered_json> RunSaturation(const ExperimentOptions& options) {
   constexpr Index kFirstJudged = 16;  // below, the law of q.k is far from normal (kurtosis 6/D_k)
 
   std::map<std::tuple<bool, Index, Index>, Cell> cells;  // (scaled, n, D_k)
+  std::string inputs;                                    // digests of every draw, in order
   std::size_t done = 0;
   for (const Index keys : lengths) {
     for (const Index dim : dims) {
       for (int draw = 0; draw < draws; ++draw) {
         for (const bool scaled : {true, false}) {
           const Case problem = Draw(dim, keys, scaled, options.seed, draw);
+          inputs += Sha256(problem.tensors);
           if (Status s = AddDraw(problem, &cells[{scaled, keys, dim}]); !s.ok()) return s;
         }
       }
@@ -163,23 +166,22 @@ StatusOr<ordered_json> RunSaturation(const ExperimentOptions& options) {
     }
   }
 
-  ordered_json record;
-  record["attest_experiment"] = 1;
-  record["name"] = "saturation";
-  record["title"] = "Softmax saturation with and without 1/sqrt(D_k)";
-  record["question"] = "Does softmax saturate as D_k grows, and does 1/sqrt(D_k) prevent it?";
-  record["claim"] =
-      "For q and k with independent standard normal components the variance of q.k is D_k, so the "
-      "softmax of unscaled scores saturates as D_k grows and its gradient vanishes; divided by "
-      "sqrt(D_k), the weights depend on n alone.";
-  record["source"] =
-      "Vaswani et al. 2017, section 3.2.1 and footnote 4 (an argument; the paper "
-      "measures no ablation of the factor).";
-  record["rule"] = fmt::format(
-      "Reproduced if, for every n, the scaled mean largest weight at each D_k > {0} is within 4 "
-      "standard errors of the one at D_k = {0}, while the unscaled one grows with D_k from {0} on "
-      "and is more than twice the scaled one from D_k = 64 on.",
-      kFirstJudged);
+  ordered_json record = NewRecord(
+      {.name = "saturation",
+       .title = "Softmax saturation with and without 1/sqrt(D_k)",
+       .claim =
+           "For q and k with independent standard normal components the variance of q.k is D_k, "
+           "so the softmax of unscaled scores saturates as D_k grows and its gradient vanishes; "
+           "divided by sqrt(D_k), the weights depend on n alone.",
+       .source =
+           "Vaswani et al. 2017, section 3.2.1 and footnote 4 (an argument; the paper measures "
+           "no ablation of the factor).",
+       .rule = fmt::format("Reproduced if, for every n, the scaled mean largest weight at each D_k "
+                           "> {0} is within 4 "
+                           "standard errors of the one at D_k = {0}, while the unscaled one grows "
+                           "with D_k from {0} "
+                           "on and is more than twice the scaled one from D_k = 64 on.",
+                           kFirstJudged)});
   record["verdict"] =
       flat && grows ? "reproduced" : (grows ? "reproduced with limits" : "not reproduced");
   const Index largest_n = lengths.back();
@@ -220,13 +222,7 @@ StatusOr<ordered_json> RunSaturation(const ExperimentOptions& options) {
       fmt::format("D_k < {} is shown but not judged: there q.k is far from normal (excess kurtosis "
                   "6/D_k), and the scaled weights do depend on D_k.",
                   kFirstJudged)};
-  Manifest manifest;
-  manifest.command = options.command;
-  manifest.seed = options.seed;
-  manifest.libraries = ReferenceLibraries();
-  const std::string outputs = rows.dump();
-  manifest.outputs_sha256 = Sha256(std::as_bytes(std::span(outputs)));
-  record["manifest"] = ToJson(manifest);
+  AddManifest(options, Sha256(std::as_bytes(std::span(inputs))), &record);
   return record;
 }
 

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include "audit/audit.h"
-#include "core/digest.h"
-#include "core/run_record.h"
 #include "experiments/experiment.h"
+#include "experiments/record.h"
 #include "properties/faults/fault_catalogue.h"
 
 namespace attest {
@@ -35,6 +34,7 @@ StatusOr<ordered_json> RunSeededFaults(const ExperimentOptions& options) {
   std::vector<FaultInfo> subjects{{"none", "control", "right", "", Fault::kNone}};
   subjects.insert(subjects.end(), Faults().begin(), Faults().end());
   ordered_json rows = ordered_json::array();
+  std::string inputs;
   int caught = 0;
   int false_alarms = 0;
   std::size_t done = 0;
@@ -43,6 +43,7 @@ StatusOr<ordered_json> RunSeededFaults(const ExperimentOptions& options) {
     if (!subject.ok()) return subject.status();
     StatusOr<ordered_json> audit = auditor.Audit(**subject, options.command);
     if (!audit.ok()) return audit.status();
+    inputs = (*audit)["manifest"]["inputs_sha256"];
     const bool findings = (*audit)["verdict"] == "findings";
     if (fault.fault == Fault::kNone) {
       false_alarms += findings ? 1 : 0;
@@ -56,19 +57,15 @@ StatusOr<ordered_json> RunSeededFaults(const ExperimentOptions& options) {
   }
 
   const int seeded = static_cast<int>(Faults().size());
-  ordered_json record;
-  record["attest_experiment"] = 1;
-  record["name"] = "seeded-faults";
-  record["title"] = "Seeded faults against the suite `quick`";
-  record["question"] = "Does an audit catch the seeded faults, and nothing else?";
-  record["claim"] =
-      "An audit by derived bounds and laws tells a faulty implementation from a right one without "
-      "a "
-      "tuned tolerance.";
-  record["source"] =
-      "Each fault was reported in public in a real implementation; the reference "
-      "column names the report.";
-  record["rule"] = "Reproduced if every fault has findings and the control has none.";
+  ordered_json record = NewRecord(
+      {.name = "seeded-faults",
+       .title = "Seeded faults against the suite quick",
+       .claim =
+           "An audit by derived bounds and laws tells a faulty implementation from a right one "
+           "without a tuned tolerance.",
+       .source = "Each fault was reported in public in a real implementation; the reference column "
+                 "names the report.",
+       .rule = "Reproduced if every fault has findings and the control has none."});
   record["verdict"] = caught == seeded && false_alarms == 0 ? "reproduced" : "not reproduced";
   record["summary"] = fmt::format("{} of {} seeded faults caught; {} false alarms on the control.",
                                   caught, seeded, false_alarms);
@@ -78,15 +75,7 @@ StatusOr<ordered_json> RunSeededFaults(const ExperimentOptions& options) {
        {"columns",
         {"fault", "class", "behaviour", "reported in", "verdict", "cases failed", "finding codes"}},
        {"rows", rows}}};
-  record["plots"] = ordered_json::array();
-  record["notes"] = ordered_json::array();
-  Manifest manifest;
-  manifest.command = options.command;
-  manifest.seed = options.seed;
-  manifest.libraries = ReferenceLibraries();
-  const std::string outputs = rows.dump();
-  manifest.outputs_sha256 = Sha256(std::as_bytes(std::span(outputs)));
-  record["manifest"] = ToJson(manifest);
+  AddManifest(options, inputs, &record);
   return record;
 }
 

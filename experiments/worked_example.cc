@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "core/digest.h"
-#include "core/run_record.h"
 #include "experiments/experiment.h"
+#include "experiments/record.h"
 #include "reference/certify.h"
 
 namespace attest {
@@ -56,7 +56,6 @@ StatusOr<ordered_json> RunWorkedExample(const ExperimentOptions& options) {
                                               "weight of key 3", "output 1", "output 2"};
   const std::array<const char*, 5> printed{"0.42", "0.42", "0.15", "0.61", "0.39"};
   std::array<std::array<std::string, 5>, 2> digits;  // [scaled, unscaled]
-  Manifest manifest;
   TensorMap inputs;
   for (const bool scaled : {true, false}) {
     const Case problem = WorkedExample(scaled);
@@ -87,21 +86,18 @@ StatusOr<ordered_json> RunWorkedExample(const ExperimentOptions& options) {
   for (std::size_t i = 0; i < quantities.size(); ++i) {
     rows.push_back({quantities[i], digits[0][i], digits[1][i], printed[i]});
   }
-  ordered_json record;
-  record["attest_experiment"] = 1;
-  record["name"] = "worked-example";
-  record["title"] = "The chapter's worked example";
-  record["question"] =
-      "Which numbers does the worked example of scaled dot-product attention give?";
-  record["claim"] =
-      "With K = [1,0],[1,1],[0,1], q = [1,0] and V = [0.9,0.1],[0.5,0.5],[0.1,0.9], scaled "
-      "dot-product attention has the weights 0.42, 0.42, 0.15 and the output [0.61, 0.39].";
-  record["source"] =
-      "The example as usually printed in introductions to attention, whose second step divides the "
-      "scores by sqrt(D_k) = sqrt(2).";
-  record["rule"] =
-      "Reproduced if all five printed numbers agree with the certified values WITH the scaling, "
-      "rounded or cut to two decimals; refuted if they agree only with the values WITHOUT it.";
+  ordered_json record = NewRecord(
+      {.name = "worked-example",
+       .title = "The chapter's worked example",
+       .claim =
+           "With K = [1,0],[1,1],[0,1], q = [1,0] and V = [0.9,0.1],[0.5,0.5],[0.1,0.9], scaled "
+           "dot-product attention has the weights 0.42, 0.42, 0.15 and the output [0.61, 0.39].",
+       .source = "The example as usually printed in introductions to attention, whose second step "
+                 "divides the scores by sqrt(D_k) = sqrt(2).",
+       .rule =
+           "Reproduced if all five printed numbers agree with the certified values WITH the "
+           "scaling, rounded or cut to two decimals; refuted if they agree only with the values "
+           "WITHOUT it."});
   record["verdict"] =
       scaled_agrees ? "reproduced" : (unscaled_agrees ? "refuted" : "not reproduced");
   // fmt cuts text at the given width: seven characters are "0.40111".
@@ -118,17 +114,10 @@ StatusOr<ordered_json> RunWorkedExample(const ExperimentOptions& options) {
         "value round to it."},
        {"columns", {"quantity", "with 1/sqrt(D_k)", "without scaling", "usually printed"}},
        {"rows", rows}}};
-  record["plots"] = ordered_json::array();
   record["notes"] = {
       "V is stored times ten in the certified case, because tenths are no binary "
       "numbers; the decimal point of the output is moved back."};
-  manifest.command = options.command;
-  manifest.seed = options.seed;
-  manifest.libraries = ReferenceLibraries();
-  manifest.inputs_sha256 = Sha256(inputs);
-  const std::string outputs = rows.dump();
-  manifest.outputs_sha256 = Sha256(std::as_bytes(std::span(outputs)));
-  record["manifest"] = ToJson(manifest);
+  AddManifest(options, Sha256(inputs), &record);
   return record;
 }
 

@@ -67,6 +67,19 @@ TEST_F(CaseTest, ReadsNpzWithAContractBeside) {
   EXPECT_NE(without.status().message().find("no contract"), std::string::npos);
 }
 
+TEST_F(CaseTest, ReadsAnNpyAsOutAloneAndNotAsACase) {
+  Case problem = Valid();
+  ASSERT_TRUE(FinishCase(&problem).ok());
+  const std::filesystem::path file = directory_ / "one.npy";
+  ASSERT_TRUE(WriteNpy(file, Tensor(DType::kF32, {2, 4, 3, 6})).ok());
+  const StatusOr<TensorMap> outputs = ReadResult(file, problem.contract);
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  EXPECT_TRUE(outputs->contains("out"));
+  const StatusOr<Case> read = ReadCase(file);
+  ASSERT_FALSE(read.ok());
+  EXPECT_NE(read.status().message().find("one tensor is no case"), std::string::npos);
+}
+
 TEST_F(CaseTest, NamesFileAndFieldOfABadContract) {
   const std::filesystem::path file = directory_ / "bad.safetensors";
   ASSERT_TRUE(WriteSafetensors(file, {Valid().tensors, {{"attest", R"({"dtype":"f99"})"}}}).ok());

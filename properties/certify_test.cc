@@ -69,7 +69,9 @@ Case Combined(unsigned features, DType dtype) {
   if (on(9)) {
     for (const auto& [name, length] : {std::pair{"q_documents", 5}, std::pair{"kv_documents", 7}}) {
       Tensor documents(DType::kI32, {2, length});
-      for (Index i = 0; i < documents.size(); ++i) documents.Set(i, (i % length) / 3);
+      for (Index i = 0; i < documents.size(); ++i) {
+        documents.Set(i, static_cast<double>(i % length / 3));
+      }
       problem.tensors[name] = std::move(documents);
     }
   }

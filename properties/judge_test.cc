@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <string>
 
 #include "audit/audit.h"
 #include "audit/case_spec.h"
@@ -163,7 +166,7 @@ class Misbehaving : public InProcessSubject {
 };
 
 std::string FirstCode(Misbehaving::How how) {
-  Auditor auditor({{"test", MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}}, 1)}}, {});
+  Auditor auditor({{"test", "test", MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}}, 1)}}, {});
   const StatusOr<nlohmann::ordered_json> record = auditor.Audit(Misbehaving(how), "test");
   EXPECT_TRUE(record.ok());
   if ((*record)["findings"].empty()) return (*record)["verdict"];
@@ -176,6 +179,16 @@ TEST(Audit, TellsMisbehaviourApart) {
   EXPECT_EQ(FirstCode(Misbehaving::How::kFails), "error");
   EXPECT_EQ(FirstCode(Misbehaving::How::kLeavesOutputsAlone), "non-finite");
   EXPECT_EQ(FirstCode(Misbehaving::How::kTakesNothing), "nothing audited");
+}
+
+// docs/findings.md explains every code that an audit can give.
+TEST(Audit, DocumentsEveryCode) {
+  std::ifstream stream(std::string(ATTEST_SOURCE_DIR) + "/docs/findings.md");
+  const std::string text(std::istreambuf_iterator<char>(stream), {});
+  for (const FindingKind& kind : FindingKinds()) {
+    if (kind.code == "law-within-bound") continue;  // told as above-bound or non-finite
+    EXPECT_NE(text.find("| `" + kind.code + "` |"), std::string::npos) << kind.code;
+  }
 }
 
 }  // namespace

@@ -64,8 +64,8 @@ TEST_P(LawsOfKernels, HoldOnDrawnCases) {
   EXPECT_GE(applied, kDraws);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LawsOfKernels, ::testing::ValuesIn(AllPairs()), [](const auto& info) {
-  std::string name = info.param.law + "_" + info.param.kernel;
+INSTANTIATE_TEST_SUITE_P(All, LawsOfKernels, ::testing::ValuesIn(AllPairs()), [](const auto& pair) {
+  std::string name = pair.param.law + "_" + pair.param.kernel;
   for (char& c : name) {
     if (c == '-' || c == '@') c = '_';
   }

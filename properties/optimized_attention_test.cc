@@ -239,14 +239,14 @@ TEST_P(Attention, HeadsShareKeysInGroups) {
   p.Fill(2.0, 9);
   Check(p);
   for (std::size_t n = 0; n < p.v.size(); ++n) {
-    const std::size_t head = n / std::size_t{5 * 17};  // b * 3 + g
+    const std::size_t head = n / (std::size_t{5} * 17);  // b * 3 + g
     p.v[n] = static_cast<float>(head + 1);
   }
   for (float& x : p.q) x = 0.0f;
   p.kv_lengths = {4, 4};
   const Result r = Check(p);
   for (std::size_t n = 0; n < r.out.size(); ++n) {
-    const std::size_t shared = n / std::size_t{2 * 17} / 2;  // (b * 6 + h) / 2
+    const std::size_t shared = n / (std::size_t{2} * 17) / 2;  // (b * 6 + h) / 2
     EXPECT_EQ(r.out[n], static_cast<float>(shared + 1));
   }
 }
@@ -273,7 +273,7 @@ TEST_P(Attention, ReadsStridedAndBroadcastViews) {
   for (std::size_t j = 0; j < 70; ++j) row_mask[j] = j % 4 != 1;
   for (std::size_t n = 0; n < p.mask.size(); ++n) {
     p.mask[n] = row_mask[n % 70];
-    p.bias[n] = head_bias[n / std::size_t{5 * 70} % 4];
+    p.bias[n] = head_bias[n / (std::size_t{5} * 70) % 4];
   }
   const Result dense = Check(p);
 
@@ -305,10 +305,10 @@ TEST_P(Attention, ReadsStridedAndBroadcastViews) {
   const Shape4 k_shape = p.k_shape();
   std::vector<float> reversed(p.k.size());
   for (std::size_t n = 0; n < p.k.size(); ++n) {
-    const std::size_t block = std::size_t{70 * 6}, j = n % block / 6;
+    const std::size_t block = std::size_t{70} * 6, j = n % block / 6;
     reversed[n / block * block + (69 - j) * 6 + n % 6] = p.k[n];
   }
-  args.k = Dense<const float>(reversed.data() + std::ptrdiff_t{69 * 6}, k_shape);
+  args.k = Dense<const float>(reversed.data() + std::ptrdiff_t{69} * 6, k_shape);
   args.k.strides[2] = -6;
   EXPECT_EQ(Attend(algorithm(), args, p), dense);
 

@@ -35,20 +35,15 @@ double SortKey(const CaseFamily& family) {
 
 }  // namespace
 
-std::string FamilyName(const std::string& case_name, const std::string& suite) {
-  std::string name = case_name;
-  if (!suite.empty() && name.starts_with(suite + "/")) name.erase(0, suite.size() + 1);
-  const std::size_t last = name.find_last_not_of("0123456789");
-  if (last == std::string::npos || last == 0 || last + 1 == name.size()) return name;
-  return std::string("-_/#.:").find(name[last]) == std::string::npos ? name : name.substr(0, last);
-}
-
 std::vector<CaseFamily> CaseFamilies(const Json& case_results) {
   std::vector<CaseFamily> families;
+  std::map<std::string, std::size_t> suites;  // order of appearance
   if (!case_results.is_array()) return families;
   for (const Json& result : case_results) {
     const std::string suite = TextOf(Field(result, "suite"));
-    const std::string name = FamilyName(TextOf(Field(result, "case")), suite);
+    suites.emplace(suite, suites.size());
+    const bool named = Field(result, "family").is_string();
+    const std::string name = TextOf(Field(result, named ? "family" : "case"));
     for (const Json& output : Items(result, "outputs")) {
       const std::string tensor = TextOf(Field(output, "tensor"));
       const auto same = [&](const CaseFamily& family) {
@@ -65,9 +60,9 @@ std::vector<CaseFamily> CaseFamilies(const Json& case_results) {
       Include(result, output, *found);
     }
   }
-  std::multimap<double, CaseFamily> sorted;  // keeps the order of equal keys
+  std::multimap<std::pair<std::size_t, double>, CaseFamily> sorted;  // keeps equal keys in order
   for (CaseFamily& family : families) {
-    const double key = SortKey(family);
+    const std::pair key(suites.at(family.suite), SortKey(family));
     sorted.emplace(key, std::move(family));
   }
   families.clear();

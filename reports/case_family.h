@@ -11,7 +11,7 @@
 
 namespace attest::reports {
 
-// The worst errors of one tensor over the cases of one suite whose names differ in a final number.
+// The worst errors of one tensor over the cases of one suite that share a family.
 struct CaseFamily {
   std::string suite;
   std::string family;
@@ -26,11 +26,8 @@ struct CaseFamily {
   std::optional<double> min_entropy;
 };
 
-// The name without a final number: "causal/gqa-12", "causal/gqa#3" and "causal/gqa/7" are all of
-// the family "causal/gqa"; a leading "<suite>/" is left out.
-std::string FamilyName(const std::string& case_name, const std::string& suite);
-
-// In order of error / bound, worst first; families with equal errors stay in the record's order.
+// Suites in the record's order; within one, in order of error / bound, worst first. A case without
+// the field `family` is a family of its own. Families with equal errors stay in the record's order.
 std::vector<CaseFamily> CaseFamilies(const Json& case_results);
 
 }  // namespace attest::reports

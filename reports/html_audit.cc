@@ -79,7 +79,7 @@ std::string FindingsHtml(const Entry& audit) {
 std::string ErrorsHtml(const Json& audit) {
   const std::vector<CaseFamily> families = CaseFamilies(Items(audit, "case_results"));
   if (families.empty()) return "";
-  HtmlTable table{"Worst errors by case family, largest error / bound first",
+  HtmlTable table{"Worst errors by suite and case family, largest error / bound first",
                   {{"Case family"},
                    {"Suite"},
                    {"Tensor"},
