@@ -6,6 +6,7 @@ BUILD := build/$(PRESET)
 PREFIX ?= /usr/local
 REPORT_ARGS ?= --quick --out out/report
 TEST_ARGS ?=
+BENCH_ARGS ?=
 JOBS ?=
 
 ROOMS := core reference optimized audit properties experiments reports cli bench
@@ -32,7 +33,7 @@ endef
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps build test report install asan compilers format format-check tidy clean
+.PHONY: help deps build test report bench install asan compilers format format-check tidy clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 17
@@ -53,6 +54,12 @@ test: build ## Build and run the tests (TEST_ARGS: more arguments for ctest)
 
 report: build ## Build and write the stability report (REPORT_ARGS)
 	$(BUILD)/cli/attest report $(REPORT_ARGS)
+
+bench: ## Build and run the benchmarks (BENCH_ARGS: arguments of Google Benchmark)
+	$(call ensure,$(PACKAGES) libbenchmark-dev)
+	cmake --preset $(PRESET) -DATTEST_BUILD_BENCH=ON
+	cmake --build $(BUILD) --target attention_bench
+	$(BUILD)/bench/attention_bench $(BENCH_ARGS)
 
 install: build ## Install under PREFIX (default /usr/local; DESTDIR is honoured)
 	cmake --install $(BUILD) --prefix $(PREFIX)

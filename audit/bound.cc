@@ -72,7 +72,7 @@ class BoundEvaluator {
     const RowPlan plan = data_.Plan(row);
     if (plan.kind == RowPlan::Kind::kEmpty) return EmptyRowBounds(flat, row, plan);
     if (plan.kind == RowPlan::Kind::kAllMinusInfinity && plan.sink) {
-      bounds_.lse[static_cast<std::size_t>(flat)] = RoundingOf("lse", *plan.sink);
+      bounds_.lse[static_cast<std::size_t>(flat)] = SinkLse(*plan.sink);
       return;
     }
     if (plan.kind != RowPlan::Kind::kFinite) return;  // NaN is compared exactly
@@ -88,13 +88,18 @@ class BoundEvaluator {
     return format.unit_roundoff() * std::fabs(magnitude) + format.smallest_subnormal();
   }
 
+  // LSE of a row in which a sink is all there is: one logarithm of 1, change of base, a sum.
+  double SinkLse(double sink) const {
+    return model_.unit_roundoff * (4.0 * std::fabs(sink) + 8.0) + RoundingOf("lse", sink);
+  }
+
   // A row without keys is exact (0, NaN or -infinity) but for the mean of the policy `uniform` and
   // a sink, which passes through one logarithm and one exponential at most.
   void EmptyRowBounds(Index flat, const RowId& row, const RowPlan& plan) {
     const auto at = static_cast<std::size_t>(flat);
     const double u = model_.unit_roundoff;
     if (plan.sink) {
-      bounds_.lse[at] = 4.0 * u * std::fabs(*plan.sink) + RoundingOf("lse", *plan.sink);
+      bounds_.lse[at] = SinkLse(*plan.sink);
       return;
     }
     if (contract_.empty_row != EmptyRow::kUniform) return;

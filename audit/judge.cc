@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "audit/judge.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,6 +10,9 @@
 
 namespace attest {
 namespace {
+
+// A case keeps about 150 bytes a score: certified weights, conditions and bounds.
+constexpr Index kMostScores = Index{1} << 26;
 
 const std::vector<double>& BoundsOf(const Expectation& expected, const std::string& tensor) {
   if (tensor == "lse") return expected.bounds.lse;
@@ -47,6 +52,12 @@ void Summarise(const Case& problem, Expectation* expected) {
 }  // namespace
 
 StatusOr<Expectation> Expect(const Case& problem, int threads) {
+  const Dimensions& s = problem.contract.shape;
+  const Index scores = s.batch * s.q_heads * s.q_len * s.kv_len;
+  if (scores > kMostScores) {
+    return Unsupported(
+        fmt::format("{} scores, an audit takes up to {} a case", scores, kMostScores));
+  }
   // All outputs are certified whatever is asked for: bounds and laws need them.
   Case complete = problem;
   complete.contract.outputs = {"out", "lse", "weights"};

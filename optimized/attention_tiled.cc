@@ -4,8 +4,8 @@
 // Computes: with m the maximum of the scores so far, l = sum exp(s_j - m) and
 //   o = sum exp(s_j - m) v_j over the allowed keys so far, both multiplied by exp(m_old - m_new)
 //   when a block raises m; at the end out = o / l, lse = m + ln l.
-// Shapes: one head, HeadTask of optimized/attention_head.h; scratch: kQueryBlock rows of q, of o and
-//   of 64 sums, and with weights one maximum per row and block.
+// Shapes: one head, HeadTask of optimized/attention_head.h; scratch: kQueryBlock rows of q, of o
+//   and of 64 sums, and with weights one maximum per row and block.
 // Rounding points: those of ScoreBlock and ValueBlock (optimized/attention-inl.h), s + bias, s - m,
 //   exp, each addition of l (tree of optimized/softmax-inl.h), exp(m_old - m_new) and its products
 //   with l and o, o / l. Weights: exp(s - m of their block) times (exp(that m - last m) / l).

@@ -13,7 +13,7 @@
 //   once more, by the second multiplication with a power of two: underflow is gradual.
 //   The bits depend only on whether MulAdd is fused (AVX2, AVX3) or not (SSE4, SSSE3, EMU128,
 //   SCALAR), not on the number of lanes.
-// Bound: 0.891 ULP, by exhaustion over all 2^32 floats. ULP = |got - exact| / ulp(exact), with 2^-149
+// Bound: 0.891 ULP, by exhaustion over all 2^32 floats. ULP = |got - exact| / ulp(exact), 2^-149
 //   for subnormal results.
 // Measured: by Exhaustive.EveryFloat of properties/exp_test.cc, which prints it under
 //   ATTEST_EXHAUSTIVE=1:
