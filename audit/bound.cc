@@ -156,7 +156,12 @@ class BoundEvaluator {
     RowBound bound;
     bound.accumulation = (1.0 + sums) * (1.0 + model_.weight_roundoff) - 1.0;
     bound.absolute = 2.0 * model_.smallest_normal + model_.weight_subnormal;
-    bound.largest_exponent = std::fabs(lse) + std::log1p(n);
+    double heaviest = kInfinity;  // |ln p| of the largest weight; large where a sink takes it all
+    for (const KeyTerm& term : plan.terms) {
+      const auto at = static_cast<std::size_t>(flat * contract_.shape.kv_len + term.key);
+      heaviest = std::min(heaviest, std::fabs(certified_.conditions.log_weight[at]));
+    }
+    bound.largest_exponent = std::fabs(lse) + std::max(heaviest, std::log1p(n));
     // Shift by a maximum or by the LSE, change of base included; see "Exponents".
     const auto shift = [&](double log_weight) {
       return u * (12.0 * bound.largest_exponent + 8.0 * std::fabs(log_weight) +

@@ -37,7 +37,9 @@ struct View {
     return data[offset];
   }
 
-  operator View<const T, Rank>() const { return {data, shape, strides}; }
+  operator View<const T, Rank>() const {
+    return {data, shape, strides};
+  }  // NOLINT: adds const only
 };
 
 // Strides of a dense row-major array of this shape.

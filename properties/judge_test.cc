@@ -12,9 +12,22 @@
 
 #include "audit/audit.h"
 #include "audit/case_spec.h"
+#include "core/digest.h"
 
 namespace attest {
 namespace {
+
+// Generated inputs are the same bits on every compiler, SIMD target and thread count.
+TEST(MakeCase, MatchesGoldenDigest) {
+  const Case problem = MakeCase({.shape = {2, 2, 1, 5, 9, 8, 8, 4},
+                                 .values = Values::kOutliers,
+                                 .mask = true,
+                                 .bias = true,
+                                 .kv_lengths = true},
+                                42);
+  EXPECT_EQ(Sha256(problem.tensors),
+            "5d99810bd1f3398968e5af40a6a1c0306977e0767e683b6d1a4a63c161d1c831");
+}
 
 // The certified values themselves as an output.
 Tensor Nearest(const Expectation& expected, const std::string& name) {

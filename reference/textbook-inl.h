@@ -161,92 +161,84 @@ class Textbook {
   }
 
   void OneHead(Index b, Index h, TextbookResult* result) const {
-    using std::exp;
-    using std::log;
-    const Contract& contract = case_.contract;
-    const Index m = shape_.q_len;
-    const Index n = shape_.kv_len;
     const Mask allowed = AllowedMatrix(b, h);
     const Matrix scores = Scores(b, h, allowed);
     const Index group = h / (shape_.q_heads / shape_.kv_heads);
-    const Matrix v = Slice(*case_.Find("v"), b, group, n, shape_.v_dim);
-    const Tensor* sinks = case_.Find("sinks");
-    const double sink = sinks == nullptr ? -HUGE_VAL : sinks->At(h);
-
-    Matrix weights = Matrix::Zero(m, n);
-    Matrix kept = Matrix::Zero(m, n);
-    std::vector<double> empty_lse(static_cast<std::size_t>(m), 0.0);
-    std::vector<Number> lse(static_cast<std::size_t>(m));
-    for (Index i = 0; i < m; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      if (!allowed.row(i).any()) {
-        empty_lse[at] = sink;
-        if (sink == -HUGE_VAL && contract.empty_row == EmptyRow::kUniform && n > 0) {
-          weights.row(i).setConstant(Number(1) / Number(n));
-          kept.row(i) = weights.row(i);
-        } else if (sink == -HUGE_VAL && contract.empty_row == EmptyRow::kNan) {
-          empty_lse[at] = std::nan("");
+    const Matrix v = Slice(*case_.Find("v"), b, group, shape_.kv_len, shape_.v_dim);
+    Matrix weights = Matrix::Zero(shape_.q_len, shape_.kv_len);
+    Matrix kept = weights;
+    for (Index i = 0; i < shape_.q_len; ++i) {
+      if (allowed.row(i).any()) {
+        AppendNumber(SoftmaxRow(h, i, allowed, scores, &weights), &result->lse);
+        if (case_.contract.local && case_.contract.local->gaussian) {
+          MultiplyByGaussian(Center(b, h, i), i, &weights);
         }
-        continue;
-      }
-      Number largest(0);
-      bool first = true;
-      for (Index j = 0; j < n; ++j) {
-        if (!allowed(i, j) || (!first && scores(i, j) <= largest)) continue;
-        largest = scores(i, j);
-        first = false;
-      }
-      Number sum(0);
-      for (Index j = 0; j < n; ++j) {
-        if (!allowed(i, j)) continue;
-        weights(i, j) = exp(Number(scores(i, j) - largest));
-        sum += weights(i, j);
-      }
-      if (sink != -HUGE_VAL) sum += exp(Number(Number(sink) - largest));
-      lse[at] = largest + log(sum);
-      weights.row(i) /= sum;
-      if (contract.local && contract.local->gaussian) {
-        const Number sigma = Number(contract.local->half_width) / Number(2);
-        for (Index j = 0; j < n; ++j) {
-          const Number distance = Number(j) - Number(Center(b, h, i));
-          weights(i, j) *= exp(Number(-(distance * distance) / (Number(2) * sigma * sigma)));
+        kept.row(i) = weights.row(i);
+        if (const Tensor* keep = case_.Find("keep")) {
+          kept.row(i) =
+              kept.row(i).cwiseProduct(Slice(*keep, b, h, shape_.q_len, shape_.kv_len).row(i) /
+                                       (Number(1) - Number(case_.contract.dropout_rate)));
         }
-      }
-      kept.row(i) = weights.row(i);
-    }
-    if (const Tensor* keep = case_.Find("keep")) {
-      const Matrix factor = Slice(*keep, b, h, m, n) / (Number(1) - Number(contract.dropout_rate));
-      for (Index i = 0; i < m; ++i) {
-        if (allowed.row(i).any()) kept.row(i) = kept.row(i).cwiseProduct(factor.row(i));
+      } else {
+        AppendNumber(EmptyRowOf(h, i, &weights), &result->lse);
+        kept.row(i) = weights.row(i);
       }
     }
     Append(kept * v, &result->out);
     Append(weights, &result->weights);
-    for (Index i = 0; i < m; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      if (allowed.row(i).any()) {
-        AppendNumber(lse[at], &result->lse);
-      } else {
-        result->lse.hi.push_back(empty_lse[at]);
-        result->lse.lo.push_back(0.0);
-      }
-    }
-    if (sink == -HUGE_VAL && contract.empty_row == EmptyRow::kNan) MarkEmptyRows(allowed, result);
   }
 
-  // Under policy `nan` the rows without an allowed key, appended last, are NaN.
-  void MarkEmptyRows(const Mask& allowed, TextbookResult* result) const {
-    const auto mark = [&](TextbookTensor* tensor, Index width) {
-      const auto first = tensor->hi.size() - static_cast<std::size_t>(shape_.q_len * width);
-      for (Index i = 0; i < shape_.q_len; ++i) {
-        if (allowed.row(i).any()) continue;
-        for (Index c = 0; c < width; ++c) {
-          tensor->hi[first + static_cast<std::size_t>(i * width + c)] = std::nan("");
-        }
-      }
-    };
-    mark(&result->out, shape_.v_dim);
-    mark(&result->weights, shape_.kv_len);
+  // The logit of a head's sink; -infinity is no sink.
+  double Sink(Index h) const {
+    const Tensor* sinks = case_.Find("sinks");
+    return sinks == nullptr ? -std::numeric_limits<double>::infinity() : sinks->At(h);
+  }
+
+  // Fills row `i` of the weights and returns its LSE.
+  Number SoftmaxRow(Index h, Index i, const Mask& allowed, const Matrix& scores,
+                    Matrix* weights) const {
+    using std::exp;
+    using std::log;
+    Number largest(0);
+    bool first = true;
+    for (Index j = 0; j < shape_.kv_len; ++j) {
+      if (!allowed(i, j) || (!first && scores(i, j) <= largest)) continue;
+      largest = scores(i, j);
+      first = false;
+    }
+    Number sum(0);
+    for (Index j = 0; j < shape_.kv_len; ++j) {
+      if (!allowed(i, j)) continue;
+      (*weights)(i, j) = exp(Number(scores(i, j) - largest));
+      sum += (*weights)(i, j);
+    }
+    if (std::isfinite(Sink(h))) sum += exp(Number(Number(Sink(h)) - largest));
+    weights->row(i) /= sum;
+    return largest + log(sum);
+  }
+
+  // A row without any allowed key, by the contract's policy; a sink makes it 0.
+  Number EmptyRowOf(Index h, Index i, Matrix* weights) const {
+    const double sink = Sink(h);
+    if (std::isfinite(sink)) return Number(sink);
+    const Number nan(std::numeric_limits<double>::quiet_NaN());
+    if (case_.contract.empty_row == EmptyRow::kNan) {
+      weights->row(i).setConstant(nan);
+      return nan;
+    }
+    if (case_.contract.empty_row == EmptyRow::kUniform && shape_.kv_len > 0) {
+      weights->row(i).setConstant(Number(1) / Number(shape_.kv_len));
+    }
+    return Number(-std::numeric_limits<double>::infinity());
+  }
+
+  void MultiplyByGaussian(double center, Index i, Matrix* weights) const {
+    using std::exp;
+    const Number sigma = Number(case_.contract.local->half_width) / Number(2);
+    for (Index j = 0; j < shape_.kv_len; ++j) {
+      const Number distance = Number(j) - Number(center);
+      (*weights)(i, j) *= exp(Number(-(distance * distance) / (Number(2) * sigma * sigma)));
+    }
   }
 
   static void Append(const Matrix& values, TextbookTensor* tensor) {
@@ -258,7 +250,7 @@ class Textbook {
   static void AppendNumber(const Number& value, TextbookTensor* tensor) {
     const auto hi = static_cast<double>(value);
     tensor->hi.push_back(hi);
-    tensor->lo.push_back(static_cast<double>(Number(value - Number(hi))));
+    tensor->lo.push_back(std::isfinite(hi) ? static_cast<double>(Number(value - Number(hi))) : 0.0);
   }
 
   const Case& case_;
