@@ -90,12 +90,14 @@ class Session {
  public:
   explicit Session(const Subject& subject) : subject_(subject) {}
 
-  void RunCase(const SuiteCase& item, const Expectation& expected) {
+  Status RunCase(const SuiteCase& item, const Expectation& expected) {
     const Case& problem = item.problem;
     ordered_json result{{"case", problem.name}, {"suite", item.suite}, {"family", item.family}};
     const Outcome outcome = subject_.Run(problem, Junk::kNaN);
     std::string status = "passed";
     switch (outcome.kind) {
+      case Outcome::Kind::kUnreadable:
+        return InvalidArgument(outcome.message);
       case Outcome::Kind::kUnsupported:
         ++unsupported_;
         status = "unsupported";
@@ -114,8 +116,11 @@ class Session {
       case Outcome::Kind::kOk: {
         result["outputs"] = ordered_json::array();
         const bool conforms = JudgeOutputs(problem, expected, outcome, &result["outputs"]);
-        const bool lawful = RunLaws(problem);
-        if (conforms && lawful) {
+        const bool lawful = RunLaws(problem, expected);
+        if (conforms && lawful && case_elements_ > 0 && case_judged_ == 0) {
+          ++unsupported_;
+          status = "not judged";
+        } else if (conforms && lawful) {
           ++passed_;
         } else {
           ++failed_;
@@ -128,8 +133,8 @@ class Session {
     result["status"] = status;
     result["logit_spread"] = NumberToJson(expected.logit_spread);
     result["min_entropy"] = NumberToJson(expected.min_entropy);
-    if (expected.bounds.out_of_range > 0) out_of_range_ += expected.bounds.out_of_range;
     case_results_.push_back(std::move(result));
+    return Status();
   }
 
   ordered_json ToJson(const std::vector<SuiteCase>& cases, std::uint64_t seed,
@@ -160,6 +165,7 @@ class Session {
                        {"failed", failed_},
                        {"unsupported", unsupported_},
                        {"crashed", 0}};
+    record["elements"] = {{"compared", elements_}, {"not_judged", not_judged_}};
     record["findings"] = findings_.ToJson(command);
     record["laws"] = ordered_json::array();
     for (const Law& law : Laws()) {
@@ -172,11 +178,11 @@ class Session {
     }
     record["case_results"] = case_results_;
     std::vector<std::string> remarks(unsupported_reasons_.begin(), unsupported_reasons_.end());
-    if (out_of_range_ > 0) {
+    if (not_judged_ > 0) {
       remarks.push_back(fmt::format(
-          "{} elements are out of the profile's range (intermediate results may overflow) and were "
-          "not judged",
-          out_of_range_));
+          "{} of {} elements were not judged: they are out of the profile's range (intermediate "
+          "results may overflow, or rounded scores may change the weights altogether)",
+          not_judged_, elements_));
     }
     record["remarks"] = remarks;
     Manifest manifest;
@@ -184,7 +190,7 @@ class Session {
     manifest.simd_target = info.target;
     manifest.seed = seed;
     manifest.libraries = ReferenceLibraries();
-    manifest.libraries.merge(OptimizedLibraries());
+    if (!info.target.empty()) manifest.libraries.merge(OptimizedLibraries());
     manifest.inputs_sha256 = Sha256(std::as_bytes(std::span(inputs_digest)));
     manifest.outputs_sha256 = Sha256(std::as_bytes(std::span(outputs_digest_)));
     record["manifest"] = attest::ToJson(manifest);
@@ -195,6 +201,7 @@ class Session {
   bool JudgeOutputs(const Case& problem, const Expectation& expected, const Outcome& outcome,
                     ordered_json* results) {
     bool conforms = true;
+    case_elements_ = case_judged_ = 0;
     for (const std::string& name : problem.contract.outputs) {
       const auto found = outcome.outputs.find(name);
       if (found == outcome.outputs.end()) {
@@ -209,10 +216,17 @@ class Session {
       results->push_back({{"tensor", name},
                           {"elements", verdict.elements},
                           {"violations", verdict.violations},
+                          {"not_judged", verdict.not_judged},
                           {"not_correctly_rounded", verdict.not_correctly_rounded},
                           {"max_ulp", NumberToJson(verdict.max_ulp)},
-                          {"max_scaled_error", NumberToJson(verdict.max_scaled_error)},
                           {"max_bound_ratio", NumberToJson(verdict.max_bound_ratio)}});
+      if (verdict.max_scaled_error) {
+        results->back()["max_scaled_error"] = NumberToJson(*verdict.max_scaled_error);
+      }
+      case_elements_ += verdict.elements;
+      case_judged_ += verdict.elements - verdict.not_judged;
+      elements_ += verdict.elements;
+      not_judged_ += verdict.not_judged;
       if (verdict.violations == 0) continue;
       conforms = false;
       const std::string code = verdict.non_finite_mismatch ? "non-finite" : "above-bound";
@@ -225,7 +239,7 @@ class Session {
     return conforms;
   }
 
-  bool RunLaws(const Case& problem) {
+  bool RunLaws(const Case& problem, const Expectation& expected) {
     const Dimensions& s = problem.contract.shape;
     if (subject_.info().recorded || s.batch * s.q_heads * s.q_len * s.kv_len > kLargestLawCase) {
       return true;
@@ -233,7 +247,7 @@ class Session {
     bool lawful = true;
     for (const Law& law : Laws()) {
       if (law.name == "within-bound") continue;  // JudgeOutputs has done it
-      const LawResult result = law.check(subject_, problem);
+      const LawResult result = law.check(subject_, problem, expected);
       if (!result.applied) continue;
       LawCount& count = laws_[law.name];
       ++count.draws;
@@ -259,7 +273,10 @@ class Session {
   Index passed_ = 0;
   Index failed_ = 0;
   Index unsupported_ = 0;
-  Index out_of_range_ = 0;
+  Index elements_ = 0;
+  Index not_judged_ = 0;
+  Index case_elements_ = 0;  // of the case that is being judged
+  Index case_judged_ = 0;
 };
 
 }  // namespace
@@ -287,7 +304,7 @@ StatusOr<ordered_json> Auditor::Audit(const Subject& subject, const std::string&
   for (std::size_t i = 0; i < cases_.size(); ++i) {
     StatusOr<const Expectation*> expected = ExpectationOf(i);
     if (!expected.ok()) return expected.status();
-    session.RunCase(cases_[i], **expected);
+    if (Status s = session.RunCase(cases_[i], **expected); !s.ok()) return s;
     if (options_.progress) options_.progress(subject.info().name, i + 1, cases_.size());
   }
   return session.ToJson(cases_, options_.seed, command);

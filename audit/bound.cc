@@ -20,6 +20,8 @@ constexpr double kScoreRoundings = 12.0;
 constexpr double kSoftcapRoundings = 12.0;
 // How often a score may be stored in a 16-bit type: product, scale, bias, ALiBi.
 constexpr double kScoreStores = 4.0;
+// Weights of e^-100 of the whole cannot be seen in any result.
+constexpr double kNegligible = -100.0;
 
 // k roundings of size u: (1 + u)^k - 1 <= k u / (1 - k u), infinite where that says nothing.
 double Gamma(double k, double u) { return k * u < 1.0 ? k * u / (1.0 - k * u) : kInfinity; }
@@ -42,6 +44,7 @@ struct RowBound {
   std::vector<double> perturbation;  // bound on |w_j / sum w - p_j|, exact normalisation
   double accumulation = 0.0;         // relative error of a term through products and sums
   double normaliser = 0.0;           // tau: relative error of the computed denominator
+  double exponent_error = 0.0;       // T: largest error of an exponent of a weight that matters
   double largest_exponent = 0.0;     // M: no smaller than the magnitude of the row maximum
   double absolute = 0.0;             // what underflow can do to one weight
   bool in_range = true;
@@ -116,20 +119,14 @@ class BoundEvaluator {
       const double arithmetic =
           (Gamma(static_cast<double>(n) + 4.0, u) + model_.weight_roundoff) * mean +
           static_cast<double>(n) * model_.smallest_subnormal;
-      bounds_.out[element] = sum > model_.largest_finite / 2.0
-                                 ? OutOfRange()
-                                 : kInflation * (arithmetic + RoundingOf("out", mean));
+      bounds_.out[element] =
+          Finished(sum <= model_.largest_finite / 2.0, arithmetic + RoundingOf("out", mean));
     }
     for (Index j = 0; j < n; ++j) {
       bounds_.weights[static_cast<std::size_t>(flat * n + j)] =
           4.0 * (u + model_.weight_roundoff) / static_cast<double>(n) +
           RoundingOf("weights", 1.0 / static_cast<double>(n));
     }
-  }
-
-  double OutOfRange() {
-    ++bounds_.out_of_range;
-    return kInfinity;
   }
 
   RowBound BoundRow(Index flat, const RowId& row, const RowPlan& plan) const {
@@ -181,6 +178,9 @@ class BoundEvaluator {
       const double log_weight = certified_.conditions.log_weight[at];
       const double error = (Gamma(roundings, u) + stores * model_.score_roundoff) * magnitude +
                            underflow + shift(log_weight) + exponentials;
+      if (log_weight + error > kNegligible) {
+        bound.exponent_error = std::max(bound.exponent_error, error);
+      }
       const double denominator_part = std::exp(log_weight);
       bound.normaliser +=
           Perturbation(denominator_part, log_weight, error) * (1.0 + denominator_sums) +
@@ -199,13 +199,14 @@ class BoundEvaluator {
     if (plan.sink) {
       const double log_weight = *plan.sink - lse;
       const double weight = std::exp(log_weight);
-      bound.normaliser += Perturbation(weight, log_weight, shift(log_weight) + exponentials) *
-                              (1.0 + denominator_sums) +
+      const double error = shift(log_weight) + exponentials;
+      if (log_weight + error > kNegligible) {
+        bound.exponent_error = std::max(bound.exponent_error, error);
+      }
+      bound.normaliser += Perturbation(weight, log_weight, error) * (1.0 + denominator_sums) +
                           weight * denominator_sums;
     }
     bound.normaliser += (n + 1.0) * bound.absolute;
-    // Beyond 1/2 the first-order picture says nothing useful, and NaN must not pass as a bound.
-    if (!(bound.normaliser < 0.5)) bound.in_range = false;
     return bound;
   }
 
@@ -230,6 +231,13 @@ class BoundEvaluator {
     return model_.unit_roundoff *
            (8.0 * GaussianExponent(plan, key) + 4.0 * z * z + 2.0 * model_.exp_ulp + 2.0);
   }
+  // Whether tau is small enough to divide by 1 - tau. Written so that NaN is not.
+  static bool IsSharp(const RowBound& bound) { return bound.normaliser < 0.5; }
+
+  // Where tau says nothing: numerator and denominator are each off by a factor e^(+-T), so that no
+  // computed weight exceeds e^(2T).
+  static double CrudeWeight(const RowBound& bound) { return std::exp(2.0 * bound.exponent_error); }
+
   void OutBounds(Index flat, const RowId& row, const RowPlan& plan, const RowBound& bound) {
     const double rate = data_.dropout_rate();
     const double kept = 1.0 / (1.0 - rate);
@@ -241,6 +249,7 @@ class BoundEvaluator {
       double magnitude = 0.0;
       double numerator_error = 0.0;
       double value_sum = 0.0;
+      double largest = 0.0;
       const auto element = static_cast<std::size_t>(flat * width + c);
       for (std::size_t t = 0; t < plan.terms.size(); ++t) {
         const double value =
@@ -254,6 +263,7 @@ class BoundEvaluator {
             (bound.perturbation[t] * (1.0 + accumulation) + bound.weight[t] * accumulation) *
             kept_value;
         value_sum += value;
+        largest = std::max(largest, value);
       }
       bounds_.magnitude[element] = magnitude;
       if (!std::isfinite(magnitude)) continue;  // non-finite values are compared exactly
@@ -261,13 +271,19 @@ class BoundEvaluator {
       const double underflow =
           bound.absolute * (value_sum + n * std::fabs(exact)) + n * model_.smallest_subnormal;
       const double arithmetic =
-          (numerator_error + std::fabs(exact) * bound.normaliser + underflow) /
-          (1.0 - bound.normaliser);
-      const bool in_range = bound.in_range && magnitude * (n + 1.0) <= model_.largest_finite / 4.0;
+          IsSharp(bound) ? (numerator_error + std::fabs(exact) * bound.normaliser + underflow) /
+                               (1.0 - bound.normaliser)
+                         : largest * (1.0 + 1.01 * CrudeWeight(bound)) + underflow;
+      const bool in_range =
+          bound.in_range && arithmetic + magnitude * (n + 1.0) <= model_.largest_finite / 4.0;
       bounds_.out[element] =
-          in_range ? kInflation * (arithmetic + RoundingOf("out", std::fabs(exact) + arithmetic))
-                   : OutOfRange();
+          Finished(in_range, arithmetic + RoundingOf("out", std::fabs(exact) + arithmetic));
     }
+  }
+
+  // A bound, or infinity where there is none.
+  static double Finished(bool in_range, double bound) {
+    return in_range && std::isfinite(bound) ? kInflation * bound : kInfinity;
   }
 
   void WeightBounds(Index flat, const RowPlan& plan, const RowBound& bound) {
@@ -275,15 +291,15 @@ class BoundEvaluator {
         (1.0 + Gamma(5.0, model_.unit_roundoff)) * (1.0 + model_.weight_roundoff) - 1.0;
     for (std::size_t t = 0; t < plan.terms.size(); ++t) {
       const double p = bound.weight[t];
-      const double arithmetic =
+      const double sharp =
           (bound.perturbation[t] * (1.0 + roundings) + p * (roundings + bound.normaliser)) /
               (1.0 - bound.normaliser) +
           2.0 * bound.absolute;
+      const double arithmetic = IsSharp(bound) ? sharp : 1.0 + 1.01 * CrudeWeight(bound);
       const auto element =
           static_cast<std::size_t>(flat * contract_.shape.kv_len + plan.terms[t].key);
       bounds_.weights[element] =
-          bound.in_range ? kInflation * (arithmetic + RoundingOf("weights", p + arithmetic))
-                         : OutOfRange();
+          Finished(bound.in_range, arithmetic + RoundingOf("weights", p + arithmetic));
     }
   }
 
@@ -292,12 +308,14 @@ class BoundEvaluator {
     const double lse = std::fabs(Exact("lse", element));
     const double u = model_.unit_roundoff;
     const double n = static_cast<double>(plan.terms.size());
+    const double denominator =
+        IsSharp(bound) ? -std::log1p(-bound.normaliser)
+                       : bound.exponent_error + Gamma(n + 3.0, u) + 2.0 * model_.weight_roundoff;
     // The logarithm is allowed 4 ULP; maximum, change of base and last addition round the rest.
-    const double arithmetic = -std::log1p(-bound.normaliser) + 8.0 * u * (std::log1p(n) + 1.0) +
+    const double arithmetic = denominator + 8.0 * u * (std::log1p(n) + 1.0) +
                               4.0 * u * (lse + bound.largest_exponent) + model_.smallest_subnormal;
-    bounds_.lse[element] = bound.in_range
-                               ? kInflation * (arithmetic + RoundingOf("lse", lse + arithmetic))
-                               : OutOfRange();
+    bounds_.lse[element] =
+        Finished(bound.in_range, arithmetic + RoundingOf("lse", lse + arithmetic));
   }
 
   // The centre of a certified element; 0 where the output was not asked for.

@@ -33,9 +33,10 @@ struct ProfileInfo {
 };
 const std::vector<ProfileInfo>& Profiles();
 
-// Bounds for every element of the outputs, in the layout of the certified tensors. An element that
-// may overflow the accumulation type although its exact value is finite is out of the profile's
-// range: its bound is infinite and it is counted.
+// Bounds for every element of the outputs, in the layout of the certified tensors. A bound is
+// infinite where the profile promises nothing: intermediate results may overflow although the exact
+// value is finite, or the scores are so large that their rounding can change the weights
+// altogether.
 struct ForwardBounds {
   std::vector<double> out;
   std::vector<double> lse;
@@ -44,7 +45,6 @@ struct ForwardBounds {
   // Whether an allowed key of such small weight that it may underflow has an infinite value there:
   // infinity and NaN both conform.
   std::vector<std::uint8_t> vanishing_infinity;
-  Index out_of_range = 0;
 };
 
 // `certified` must come from Certify(problem) with conditions.

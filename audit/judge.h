@@ -27,9 +27,10 @@ struct TensorVerdict {
   std::string tensor;
   Index elements = 0;
   Index violations = 0;
+  Index not_judged = 0;  // no bound exists there (see ForwardBounds)
   Index not_correctly_rounded = 0;
-  double max_ulp = 0.0;           // over all elements, raw: large near zero by nature
-  double max_scaled_error = 0.0;  // |got - exact| / (u * sum p|v|); `out` only
+  double max_ulp = 0.0;                    // over all elements, raw: large near zero by nature
+  std::optional<double> max_scaled_error;  // |got - exact| / (u * sum p|v|); `out` only
   double max_bound_ratio = 0.0;
   Witness worst;
   bool non_finite_mismatch = false;  // the worst violation is about NaN or an infinity
@@ -46,10 +47,14 @@ struct Expectation {
 };
 StatusOr<Expectation> Expect(const Case& problem, int threads = 1);
 
+// Whether element `at` of output `tensor` has a bound, or a value that is compared exactly.
+bool IsJudged(const Expectation& expected, const std::string& tensor, std::size_t at);
+
 // Whether `got` conforms to element `at` of output `tensor`. Written so that NaN fails.
 bool Conforms(const Expectation& expected, const std::string& tensor, std::size_t at, double got);
 
-// Compares one output. `got` must have the contract's shape and type.
+// Compares one output. Elements that are not judged count as such and nothing else. `got` must have
+// the contract's shape and type.
 TensorVerdict Judge(const Expectation& expected, const std::string& tensor, const Tensor& got);
 
 }  // namespace attest

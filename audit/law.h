@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "audit/judge.h"
 #include "audit/subject.h"
 #include "core/case.h"
 
@@ -27,7 +28,8 @@ struct LawResult {
 struct Law {
   std::string name;
   std::string description;
-  LawResult (*check)(const Subject& subject, const Case& problem);
+  // `expected` is Expect(problem).
+  LawResult (*check)(const Subject& subject, const Case& problem, const Expectation& expected);
 };
 
 // Every law. Laws that are stated bit by bit hold for any arithmetic, or only for what a subject

@@ -28,7 +28,7 @@ class RecordedSubject : public Subject {
               {}};
     }
     StatusOr<TensorMap> outputs = ReadResult(file, problem.contract);
-    if (!outputs.ok()) return {Outcome::Kind::kError, outputs.status().message(), {}};
+    if (!outputs.ok()) return {Outcome::Kind::kUnreadable, outputs.status().message(), {}};
     return {Outcome::Kind::kOk, "", *std::move(outputs)};
   }
 

@@ -25,7 +25,8 @@ struct SubjectInfo {
 
 // What became of one call.
 struct Outcome {
-  enum class Kind { kOk, kUnsupported, kError, kTrespassed };
+  // kUnreadable: a recorded result cannot be read; the audit ends.
+  enum class Kind { kOk, kUnsupported, kError, kTrespassed, kUnreadable };
   Kind kind = Kind::kOk;
   std::string message;  // one line; empty for kOk
   TensorMap outputs;    // those of the contract's outputs that the subject gave

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <set>
 
 #include "audit/audit.h"
 #include "audit/builtin.h"
@@ -44,7 +45,9 @@ StatusOr<std::vector<SuiteCase>> GatherCases(const AuditCommand& options, std::u
     }
     return cases.status();
   };
+  std::set<std::string> seen;
   for (const std::string& suite : suites) {
+    if (!seen.insert(suite).second) continue;  // a suite that is named twice runs once
     if (Status s = append(MakeSuite(suite, seed)); !s.ok()) return s;
   }
   if (!options.cases.empty()) {
@@ -87,6 +90,12 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   if (!options.results.empty() && options.cases.empty() && options.suites.empty()) {
     return InvalidArgument("audit: --results needs --cases DIR, the cases they were computed from");
   }
+  if (!options.contract.empty() && options.cases.empty()) {
+    return InvalidArgument("audit: --contract is for the cases of --cases DIR");
+  }
+  if (!options.out.empty()) {
+    if (Status s = PrepareDirectory(options.out); !s.ok()) return s;
+  }
   StatusOr<std::unique_ptr<Subject>> subject = MakeSubject(options);
   if (!subject.ok()) return subject.status();
   StatusOr<std::vector<SuiteCase>> cases = GatherCases(options, common.seed);
@@ -101,9 +110,6 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
       Auditor(*std::move(cases), audit).Audit(**subject, common.command_line);
   if (!record.ok()) return record.status();
   if (!options.out.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(options.out, error);
-    if (error) return InvalidArgument(options.out + ": " + error.message());
     const std::filesystem::path file = std::filesystem::path(options.out) / "audit.json";
     if (Status s = WriteRecord(file, *record); !s.ok()) return s;
   }

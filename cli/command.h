@@ -32,6 +32,9 @@ void AddReportCommand(CLI::App& app, const CommonOptions& common, int* exit_stat
 // Prints "attest: MESSAGE" to standard error and returns kExitUsage.
 int Fail(const Status& status);
 
+// Creates a directory for results, before the work starts; one line says why it cannot be used.
+Status PrepareDirectory(const std::string& directory);
+
 // A progress line on standard error, only where that is a terminal. `what` names the work.
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all);
 

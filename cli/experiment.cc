@@ -2,6 +2,7 @@
 // attest experiment: runs one experiment and writes its record and page.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/command.h"
@@ -26,9 +27,13 @@ Status Run(const ExperimentCommand& command, const CommonOptions& common) {
   options.progress = [&](std::size_t done, std::size_t all) {
     ShowProgress(command.name, done, all);
   };
+  const std::string out = command.out.empty() ? "out/" + command.name : command.out;
+  const auto known = [&](const Experiment& e) { return e.name == command.name; };
+  if (std::any_of(Experiments().begin(), Experiments().end(), known)) {
+    if (Status s = PrepareDirectory(out); !s.ok()) return s;
+  }
   StatusOr<nlohmann::ordered_json> record = RunExperiment(command.name, options);
   if (!record.ok()) return record.status();
-  const std::string out = command.out.empty() ? "out/" + command.name : command.out;
   if (Status s = WriteReport(out, nlohmann::ordered_json::array({*record})); !s.ok()) return s;
   if (common.json) {
     fmt::print("{}\n", record->dump(2));

@@ -3,18 +3,37 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <iostream>
+#include <system_error>
 #include <thread>
 
 #include "cli/command.h"
 #include "core/build_info.h"
+#include "core/file_io.h"
 
 namespace attest {
 
 int Fail(const Status& status) {
-  fmt::print(stderr, "attest: {}\n", status.message());
+  fmt::print(stderr, "attest: {}\n", Printable(status.message()));
   return kExitUsage;
+}
+
+Status PrepareDirectory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (!error && !std::filesystem::is_directory(directory)) {
+    error = std::make_error_code(std::errc::not_a_directory);
+  }
+  if (!error && access(directory.c_str(), W_OK) != 0) {
+    error = std::error_code(errno, std::generic_category());
+  }
+  if (error) return InvalidArgument(directory + ": cannot be written: " + error.message());
+  return Status();
 }
 
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all) {
@@ -24,6 +43,14 @@ void ShowProgress(const std::string& what, std::size_t done, std::size_t all) {
 }
 
 namespace {
+
+// A decimal number below 2^64; CLI11 by itself takes "-1" as well.
+std::string CheckSeed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? "" : "expected a number from 0 to 2^64 - 1, found " + text;
+}
 
 // As typed, quoted where a shell needs it.
 std::string CommandLine(int argc, char** argv) {
@@ -46,7 +73,7 @@ int Main(int argc, char** argv) {
                        fmt::format("attest {} ({}, {})", kAttestVersion, kGitState, kCompiler));
   app.require_subcommand(1);
   app.fallthrough();  // common options may follow the subcommand
-  app.add_option("--seed", common.seed, "Decides every random input (default 0)");
+  app.add_option("--seed", common.seed, "Decides every random input (default 0)")->check(CheckSeed);
   app.add_option("--threads", common.threads,
                  "Threads of the reference; results do not depend on it")
       ->check(CLI::Range(1, 1024));
@@ -67,9 +94,21 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    fmt::print(stderr, "attest: {} (see attest --help)\n", error.what());
-    return kExitUsage;
+    if (error.get_exit_code() != 0) {
+      const std::string first = argc > 1 ? argv[1] : "-";
+      const bool unknown =
+          !first.starts_with('-') &&
+          app.get_subcommands([&](const CLI::App* command) { return command->get_name() == first; })
+              .empty();
+      return Fail(
+          InvalidArgument(unknown ? fmt::format("unknown command '{}' (see attest --help)", first)
+                                  : fmt::format("{} (see attest --help)", error.what())));
+    }
+    app.exit(error);  // --help, --version
+  }
+  std::cout.flush();  // CLI11 prints there, everything else by stdio
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
+    return Fail(Internal("standard output: cannot be written"));
   }
   return exit_status;
 }

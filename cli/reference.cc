@@ -2,6 +2,7 @@
 // attest reference: the certified result of one case.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -45,6 +46,11 @@ nlohmann::ordered_json ToJson(const Certified& certified) {
   return json;
 }
 
+std::string EnclosureText(const CertifiedValue& v) {
+  if (!std::isfinite(v.hi)) return "by the contract's rules";
+  return fmt::format("exact in {:.17g} {:+.3g} +- {:.1e}", v.hi, v.lo, v.radius);
+}
+
 void PrintTable(const Certified& certified) {
   for (const auto& [name, tensor] : certified.outputs) {
     fmt::print("{} {} {}\n", name, NameOf(tensor.dtype), ToString(tensor.shape));
@@ -55,9 +61,7 @@ void PrintTable(const Certified& certified) {
       const CertifiedValue& v = tensor.values[i];
       fmt::print("  {:<16} {:<24} {}{}\n", ToString(Unflatten(static_cast<Index>(i), tensor.shape)),
                  v.nearest,
-                 digits && !tensor.digits[i].empty()
-                     ? tensor.digits[i]
-                     : fmt::format("exact in {:.17g} {:+.3g} +- {:.1e}", v.hi, v.lo, v.radius),
+                 digits && !tensor.digits[i].empty() ? tensor.digits[i] : EnclosureText(v),
                  v.decided ? "" : "  (undecided)");
     }
     if (shown < tensor.values.size()) {
@@ -68,6 +72,10 @@ void PrintTable(const Certified& certified) {
 }
 
 Status Run(const ReferenceOptions& options, const CommonOptions& common) {
+  std::error_code error;
+  if (!options.out.empty() && std::filesystem::equivalent(options.file, options.out, error)) {
+    return InvalidArgument(options.out + ": is the case itself; --out would overwrite it");
+  }
   std::optional<std::filesystem::path> contract;
   if (!options.contract.empty()) contract = options.contract;
   StatusOr<Case> problem = ReadCase(options.file, contract);

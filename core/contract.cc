@@ -138,10 +138,9 @@ Status ReadMask(const json& object, Contract* contract) {
       reader.Fail("window", "expected [left, right], found " + window->dump());
     }
   }
-  if (reader.Has("alibi")) {
-    ReadEnum(reader, "alibi", {"none", "default", "tensor"}, &contract->alibi);
-    contract->alibi = static_cast<Alibi>(static_cast<int>(contract->alibi) + 1);
-  }
+  int alibi = -1;
+  reader.ReadChoice("alibi", {kAlibiNames.begin() + 1, kAlibiNames.end()}, &alibi);
+  contract->alibi = static_cast<Alibi>(alibi + 1);
   return reader.Finish();
 }
 

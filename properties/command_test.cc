@@ -85,6 +85,29 @@ TEST_F(CommandTest, RefusesBadUsageInOneLine) {
   ExpectRefused("audit --kernel fault:nonsense", "no fault 'nonsense'");
   ExpectRefused("experiment nonsense", "no experiment 'nonsense'");
   ExpectRefused("reference missing.safetensors", "missing.safetensors");
+  ExpectRefused("nonsense", "unknown command 'nonsense'");
+  ExpectRefused("list kernels --seed -1", "expected a number from 0 to 2^64 - 1");
+  ExpectRefused("list kernels --seed 18446744073709551616", "expected a number from 0");
+  ExpectRefused("list kernels --threads 0", "--threads");
+  ExpectRefused("audit --kernel tiled --suite quick --contract c.json", "--contract is for");
+}
+
+// Before the work starts, not after it.
+TEST_F(CommandTest, RefusesOutputsThatCannotBeWritten) {
+  std::ofstream(directory_ / "file") << "x";
+  ExpectRefused("report --out file", "file: cannot be written");
+  ExpectRefused("experiment saturation --out file/below", "file/below: cannot be written");
+  ExpectRefused("audit --kernel tiled --out file", "file: cannot be written");
+  ExpectRefused("list kernels >/dev/full", "standard output: cannot be written");
+  const std::string file = WriteSmallCase();
+  ExpectRefused("reference '" + file + "' --out '" + file + "'", "--out would overwrite it");
+}
+
+TEST_F(CommandTest, RefusesDamagedResults) {
+  WriteSmallCase();
+  std::filesystem::create_directories(directory_ / "results");
+  std::ofstream(directory_ / "results" / "small.safetensors") << "damaged";
+  ExpectRefused("audit --results results --cases cases", "small.safetensors: ");
 }
 
 TEST_F(CommandTest, RefusesBadCasesInOneLine) {

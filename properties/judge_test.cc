@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "audit/audit.h"
+#include "audit/builtin.h"
 #include "audit/case_spec.h"
 #include "core/digest.h"
 
@@ -128,8 +130,49 @@ TEST(Bounds, RangeIsARemark) {
   problem.contract.scale = {false, 1e-39};
   const StatusOr<Expectation> expected = Expect(problem);
   ASSERT_TRUE(expected.ok());
-  EXPECT_GT(expected->bounds.out_of_range, 0);
+  EXPECT_FALSE(IsJudged(*expected, "out", 0));
   EXPECT_TRUE(Conforms(*expected, "out", 0, std::nan("")));
+}
+
+// A subject that gives one number everywhere.
+class Constant : public InProcessSubject {
+ public:
+  explicit Constant(float value) : value_(value) { info_.name = "constant"; }
+  const SubjectInfo& info() const override { return info_; }
+
+ protected:
+  Status Call(const Contract&, Buffers&, Buffers& outputs) const override {
+    for (auto& [name, buffer] : outputs) {
+      std::fill_n(buffer.data<float>(), ElementCount(buffer.shape()), value_);
+    }
+    return Status();
+  }
+
+ private:
+  float value_;
+  SubjectInfo info_;
+};
+
+std::string VerdictOf(const Subject& subject, const Case& problem) {
+  Auditor auditor({{"test", "test", problem}}, {});
+  const StatusOr<nlohmann::ordered_json> record = auditor.Audit(subject, "test");
+  return record.ok() ? (*record)["verdict"].get<std::string>() : record.status().message();
+}
+
+// Scores of 1e7 are far from overflow; their rounding may change every weight, yet garbage is no
+// result. Where nothing at all can be judged there is no green verdict.
+TEST(Bounds, HugeScoresDoNotLetGarbagePass) {
+  for (const double scale : {1e2, 1e3, 3e3, 1e4, 1e10, 1e19}) {
+    Case problem = MakeCase({.shape = {1, 1, 1, 5, 9, 8, 8, 4}}, 3);
+    for (const char* name : {"q", "k"}) {
+      Tensor& tensor = problem.tensors.at(name);
+      for (Index i = 0; i < tensor.size(); ++i) tensor.Set(i, tensor.At(i) * scale);
+    }
+    const std::string garbage = VerdictOf(Constant(std::nanf("")), problem);
+    EXPECT_NE(garbage, "conforms") << scale;
+    const std::string right = VerdictOf(**MakeBuiltinSubject("materialised"), problem);
+    EXPECT_NE(right, "findings") << scale;
+  }
 }
 
 // Where a key whose weight may underflow has an infinite value, infinity and NaN both conform.

@@ -49,7 +49,10 @@ TEST_P(LawsOfKernels, HoldOnDrawnCases) {
   int applied = 0;
   const bool holds = rc::check(law->name + " for " + GetParam().kernel, [&] {
     const DrawnCase drawn = *ArbitraryCase();
-    const LawResult result = law->check(**subject, MakeCase(drawn.spec, drawn.seed));
+    const Case problem = MakeCase(drawn.spec, drawn.seed);
+    const StatusOr<Expectation> expected = Expect(problem);
+    RC_ASSERT(expected.ok());
+    const LawResult result = law->check(**subject, problem, *expected);
     RC_PRE(result.applied);
     ++applied;
     Classify(drawn.spec);

@@ -29,8 +29,7 @@ the exact value. A correctly rounded result has at most 0.5. For subnormal value
 terms cancel: the spacing shrinks and the error does not. There, read the scaled error.</dd></div>
 <div><dt>Scaled error</dt><dd>The error divided by u&middot;&Sigma;p|v|, the unit roundoff times the sum
 of weights times magnitudes of the values. It does not grow when terms cancel, so it can be compared
-between elements and between implementations. Other tensors than the output of attention use the
-corresponding sum.</dd></div>
+between elements and between implementations. Given for the output of attention only.</dd></div>
 <div><dt>Not correctly rounded</dt><dd>How many elements differ from the exact value rounded once. This
 measures quality; conformance does not require zero.</dd></div>
 <div><dt>Unsupported</dt><dd>The implementation declined the case. That is no finding, and nothing is
