@@ -87,6 +87,7 @@ tbody th { font-weight: 400; }
 tbody tr:nth-child(even) > * { background: var(--stripe); }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 thead .number { white-space: normal; }
+td code { white-space: nowrap; }
 code { font: 0.88em/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
   background: var(--code); border-radius: 3px; padding: 0.1em 0.3em; overflow-wrap: anywhere; }
 pre { background: var(--code); border-radius: 4px; padding: 0.6rem 0.8rem; margin: 0.5rem 0;
