@@ -63,6 +63,7 @@ class BoundEvaluator {
     bounds_.magnitude = bounds_.out;
     bounds_.vanishing_infinity.assign(bounds_.out.size(), 0);
     bounds_.lse.assign(static_cast<std::size_t>(rows), 0.0);
+    bounds_.row_in_range.assign(static_cast<std::size_t>(rows), 1);
     bounds_.weights.assign(static_cast<std::size_t>(rows * s.kv_len), 0.0);
     for (Index flat = 0; flat < rows; ++flat) DoRow(flat);
     return std::move(bounds_);
@@ -80,6 +81,7 @@ class BoundEvaluator {
     }
     if (plan.kind != RowPlan::Kind::kFinite) return;  // NaN is compared exactly
     const RowBound bound = BoundRow(flat, row, plan);
+    bounds_.row_in_range[static_cast<std::size_t>(flat)] = bound.in_range ? 1 : 0;
     OutBounds(flat, row, plan, bound);
     WeightBounds(flat, plan, bound);
     LseBound(flat, plan, bound);
@@ -131,14 +133,8 @@ class BoundEvaluator {
 
   RowBound BoundRow(Index flat, const RowId& row, const RowPlan& plan) const {
     const double u = model_.unit_roundoff;
-    const double d = static_cast<double>(contract_.shape.k_dim);
     const double n = static_cast<double>(plan.terms.size());
-    const double scale =
-        contract_.scale.rsqrt_dk ? 1.0 / std::sqrt(d) : std::fabs(contract_.scale.value);
-    const double roundings =
-        d + kScoreRoundings + (contract_.softcap > 0.0 ? kSoftcapRoundings : 0.0);
-    const double stores = contract_.softcap > 0.0 ? kScoreStores + 3.0 : kScoreStores;
-    const double query_sum = SumOfMagnitudes(data_.Query(row));
+    const double scale = ScaleMagnitude();
     const double slope = Slope(row);
 
     const double sums = Gamma(n + 5.0, u);
@@ -151,6 +147,7 @@ class BoundEvaluator {
     const double lse = Exact("lse", static_cast<std::size_t>(flat));
 
     RowBound bound;
+    bound.in_range = ScalesFit(row, plan);
     bound.accumulation = (1.0 + sums) * (1.0 + model_.weight_roundoff) - 1.0;
     bound.absolute = 2.0 * model_.smallest_normal + model_.weight_subnormal;
     double heaviest = kInfinity;  // |ln p| of the largest weight; large where a sink takes it all
@@ -166,21 +163,14 @@ class BoundEvaluator {
     };
     for (const KeyTerm& term : plan.terms) {
       const auto at = static_cast<std::size_t>(flat * contract_.shape.kv_len + term.key);
-      const double dot = certified_.conditions.score_condition[at];
-      const double magnitude =
-          dot + std::fabs(term.bias) + slope * static_cast<double>(term.distance);
-      // Products of q, k and the scale may be subnormal, in any grouping of the three.
-      const double key_sum = SumOfMagnitudes(data_.Key(row, term.key));
-      const double underflow =
-          term.capped ? 0.0
-                      : model_.smallest_subnormal * ((d + 2.0) * (1.0 + scale) +
-                                                     (query_sum + key_sum) * std::max(1.0, scale));
       const double log_weight = certified_.conditions.log_weight[at];
-      const double error = (Gamma(roundings, u) + stores * model_.score_roundoff) * magnitude +
-                           underflow + shift(log_weight) + exponentials;
-      if (log_weight + error > kNegligible) {
-        bound.exponent_error = std::max(bound.exponent_error, error);
-      }
+      const double dot = certified_.conditions.score_condition[at];
+      const double added = std::fabs(term.bias) + slope * static_cast<double>(term.distance);
+      const double error =
+          ScoreError(row, term, dot, added, std::fabs(lse) + std::fabs(log_weight)) +
+          shift(log_weight) + exponentials;
+      const bool matters = log_weight + error > kNegligible;
+      if (matters) bound.exponent_error = std::max(bound.exponent_error, error);
       const double denominator_part = std::exp(log_weight);
       bound.normaliser +=
           Perturbation(denominator_part, log_weight, error) * (1.0 + denominator_sums) +
@@ -190,11 +180,12 @@ class BoundEvaluator {
       bound.perturbation.push_back(Perturbation(weight,
                                                 log_weight - GaussianExponent(plan, term.key),
                                                 error + GaussianError(plan, term.key)));
+      // What is added to a score may overflow to -infinity where the weight is nothing anyway.
       const double unscaled = scale > 0.0 ? dot / scale : 0.0;
-      if (std::max({unscaled, dot, magnitude}) > model_.largest_finite / 4.0 ||
-          (model_.score_largest > 0.0 && std::max(dot, magnitude) > model_.score_largest / 4.0)) {
-        bound.in_range = false;
-      }
+      const double largest = std::max({unscaled, dot, matters ? dot + added : 0.0});
+      const double limit =
+          model_.score_largest > 0.0 ? model_.score_largest : model_.largest_finite;
+      if (largest > limit / 4.0) bound.in_range = false;
     }
     if (plan.sink) {
       const double log_weight = *plan.sink - lse;
@@ -207,7 +198,61 @@ class BoundEvaluator {
                           weight * denominator_sums;
     }
     bound.normaliser += (n + 1.0) * bound.absolute;
+    // Sums of exponentials that are off by e^T must not overflow either.
+    if (!IsSharp(bound) &&
+        !(bound.exponent_error + std::log1p(n) < std::log(model_.largest_finite / 4.0))) {
+      bound.in_range = false;
+    }
     return bound;
+  }
+
+  // E_j: the error of a score before the shift. `dot` is A_j, `added` what bias and ALiBi add in
+  // magnitude, `score` no smaller than |s_j|.
+  double ScoreError(const RowId& row, const KeyTerm& term, double dot, double added,
+                    double score) const {
+    const double u = model_.unit_roundoff;
+    const double d = static_cast<double>(contract_.shape.k_dim);
+    const double scale = ScaleMagnitude();
+    const bool capped = contract_.softcap > 0.0;
+    const double gamma = Gamma(d + kScoreRoundings + (capped ? kSoftcapRoundings : 0.0), u);
+    double error = gamma * dot;
+    if (!term.capped) {
+      // Products of q, k and the scale may be subnormal, in any grouping of the three.
+      const double sums =
+          SumOfMagnitudes(data_.Query(row)) + SumOfMagnitudes(data_.Key(row, term.key));
+      error +=
+          model_.smallest_subnormal * ((d + 2.0) * (1.0 + scale) + sums * std::max(1.0, scale));
+    }
+    if (model_.score_roundoff > 0.0) {
+      // q and k may have been scaled in the 16-bit type; a store rounds the score itself.
+      const double stores = capped ? kScoreStores + 3.0 : kScoreStores;
+      error += 2.0 * model_.score_roundoff * dot +
+               Gamma(stores, model_.score_roundoff) *
+                   (std::max(score, capped ? dot : 0.0) + 2.0 * added + error) +
+               model_.weight_subnormal * stores * (scale + 1.0);
+    }
+    // Two capped scores are never farther apart than from -c to c.
+    if (capped) error = std::min(error, 2.0 * contract_.softcap + gamma * contract_.softcap);
+    return error + gamma * added;
+  }
+
+  // Whether the scale, the soft cap, and q and k times the scale are numbers of the format.
+  bool ScalesFit(const RowId& row, const RowPlan& plan) const {
+    const double scale = ScaleMagnitude();
+    double largest = 0.0;
+    const auto include = [&](std::span<const double> values) {
+      for (const double value : values) {
+        if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+      }
+    };
+    include(data_.Query(row));
+    for (const KeyTerm& term : plan.terms) include(data_.Key(row, term.key));
+    return std::max({scale, contract_.softcap, scale * largest}) <= model_.largest_finite / 4.0;
+  }
+
+  double ScaleMagnitude() const {
+    return contract_.scale.rsqrt_dk ? 1.0 / std::sqrt(static_cast<double>(contract_.shape.k_dim))
+                                    : std::fabs(contract_.scale.value);
   }
 
   double Slope(const RowId& row) const {
@@ -242,7 +287,7 @@ class BoundEvaluator {
     const double rate = data_.dropout_rate();
     const double kept = 1.0 / (1.0 - rate);
     const double accumulation =
-        bound.accumulation + (rate > 0.0 ? 4.0 * model_.unit_roundoff : 0.0);
+        bound.accumulation + (rate > 0.0 ? model_.unit_roundoff * (4.0 + 2.0 * rate * kept) : 0.0);
     const double n = static_cast<double>(plan.terms.size());
     const Index width = contract_.shape.v_dim;
     for (Index c = 0; c < width; ++c) {
@@ -274,8 +319,7 @@ class BoundEvaluator {
           IsSharp(bound) ? (numerator_error + std::fabs(exact) * bound.normaliser + underflow) /
                                (1.0 - bound.normaliser)
                          : largest * (1.0 + 1.01 * CrudeWeight(bound)) + underflow;
-      const bool in_range =
-          bound.in_range && arithmetic + magnitude * (n + 1.0) <= model_.largest_finite / 4.0;
+      const bool in_range = bound.in_range && arithmetic + value_sum <= model_.largest_finite / 4.0;
       bounds_.out[element] =
           Finished(in_range, arithmetic + RoundingOf("out", std::fabs(exact) + arithmetic));
     }

@@ -41,7 +41,8 @@ struct ForwardBounds {
   std::vector<double> out;
   std::vector<double> lse;
   std::vector<double> weights;
-  std::vector<double> magnitude;  // sum_j p_ij |v_jc|, in the layout of `out`
+  std::vector<std::uint8_t> row_in_range;  // by row; 0: nothing in the row is judged
+  std::vector<double> magnitude;           // sum_j p_ij |v_jc|, in the layout of `out`
   // Whether an allowed key of such small weight that it may underflow has an infinite value there:
   // infinity and NaN both conform.
   std::vector<std::uint8_t> vanishing_infinity;

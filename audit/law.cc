@@ -39,10 +39,15 @@ std::optional<Violation> FirstDifference(const TensorMap& got, const TensorMap& 
   return std::nullopt;
 }
 
-// Runs a case; nothing where the subject does not take it or gives no `out`.
-std::optional<TensorMap> RunOk(const Subject& subject, const Case& problem,
+// Runs a case; nothing where the subject does not take it or gives no `out`, and where it fails:
+// then *result says so, because a law's variation of a case is a case like any other.
+std::optional<TensorMap> RunOk(const Subject& subject, const Case& problem, LawResult* result,
                                Junk junk = Junk::kNaN) {
   Outcome outcome = subject.Run(problem, junk);
+  if (outcome.kind == Outcome::Kind::kError || outcome.kind == Outcome::Kind::kTrespassed) {
+    *result = {true, Violation{"", {}, kNaN, kNaN, outcome.message}};
+    return std::nullopt;
+  }
   if (outcome.kind != Outcome::Kind::kOk || !outcome.outputs.contains("out")) return std::nullopt;
   return std::move(outcome.outputs);
 }
@@ -61,17 +66,19 @@ std::optional<Violation> FirstAboveBound(const Expectation& expected, const Tens
 }
 
 LawResult WithinBound(const Subject& subject, const Case& problem, const Expectation& expected) {
-  const std::optional<TensorMap> outputs = RunOk(subject, problem);
-  if (!outputs) return {};
+  LawResult result;
+  const std::optional<TensorMap> outputs = RunOk(subject, problem, &result);
+  if (!outputs) return result;
   return {true, FirstAboveBound(expected, *outputs,
                                 "an element is farther from the exact value than its bound")};
 }
 
 LawResult Repeatable(const Subject& subject, const Case& problem, const Expectation&) {
+  LawResult result;
   if (!subject.info().deterministic) return {};
-  const std::optional<TensorMap> first = RunOk(subject, problem, Junk::kNaN);
-  const std::optional<TensorMap> second = RunOk(subject, problem, Junk::kHuge);
-  if (!first || !second) return {};
+  const std::optional<TensorMap> first = RunOk(subject, problem, &result, Junk::kNaN);
+  const std::optional<TensorMap> second = RunOk(subject, problem, &result, Junk::kHuge);
+  if (!first || !second) return result;
   return {true, FirstDifference(*second, *first,
                                 "the result depends on what the output buffer or the memory around "
                                 "the tensors held before")};
@@ -97,6 +104,7 @@ std::vector<bool> InvisibleKeys(const CaseData& data) {
 }
 
 LawResult MaskedJunk(const Subject& subject, const Case& problem, const Expectation&) {
+  LawResult result;
   const StatusOr<CaseData> data = CaseData::Make(problem);
   // The policy `uniform` averages v over all keys, whatever they hold.
   if (!data.ok() || !subject.info().deterministic ||
@@ -114,22 +122,23 @@ LawResult MaskedJunk(const Subject& subject, const Case& problem, const Expectat
       if (invisible[static_cast<std::size_t>(i / width)]) tensor.Set(i, fills[i % 3]);
     }
   }
-  const std::optional<TensorMap> clean = RunOk(subject, problem);
-  const std::optional<TensorMap> dirty = RunOk(subject, junk);
-  if (!clean || !dirty) return {};
+  const std::optional<TensorMap> clean = RunOk(subject, problem, &result);
+  const std::optional<TensorMap> dirty = RunOk(subject, junk, &result);
+  if (!clean || !dirty) return result;
   return {true, FirstDifference(*dirty, *clean,
                                 "NaN and infinity in keys and values that no query may see change "
                                 "the result")};
 }
 
 LawResult NegatedValues(const Subject& subject, const Case& problem, const Expectation&) {
+  LawResult result;
   if (!subject.info().deterministic) return {};
   Case negated = problem;
   Tensor& v = negated.tensors.at("v");
   for (Index i = 0; i < v.size(); ++i) v.Set(i, -v.At(i));
-  const std::optional<TensorMap> outputs = RunOk(subject, problem);
-  std::optional<TensorMap> mirrored = RunOk(subject, negated);
-  if (!outputs || !mirrored) return {};
+  const std::optional<TensorMap> outputs = RunOk(subject, problem, &result);
+  std::optional<TensorMap> mirrored = RunOk(subject, negated, &result);
+  if (!outputs || !mirrored) return result;
   Tensor& out = mirrored->at("out");
   for (Index i = 0; i < out.size(); ++i) out.Set(i, -out.At(i));
   return {true, FirstDifference(*mirrored, *outputs,
@@ -142,7 +151,9 @@ Case BatchEntry(const Case& problem, Index batch) {
   Case alone = problem;
   alone.contract.shape.batch = 1;
   for (auto& [name, tensor] : alone.tensors) {
-    if (tensor.shape()[0] == 1) continue;
+    const bool of_heads_or_scores = name == "sinks" || name == "alibi_slopes" || name == "w" ||
+                                    name == "w_q" || name == "w_k" || name == "v_a" || name == "b";
+    if (of_heads_or_scores || tensor.shape()[0] == 1) continue;
     Shape shape = tensor.shape();
     shape[0] = 1;
     Tensor entry(tensor.dtype(), shape);
@@ -157,13 +168,14 @@ Case BatchEntry(const Case& problem, Index batch) {
 }
 
 LawResult BatchEntryAlone(const Subject& subject, const Case& problem, const Expectation&) {
+  LawResult result;
   const Index batch = problem.contract.shape.batch;
   if (!subject.info().batch_invariant || batch < 2) return {};
-  const std::optional<TensorMap> all = RunOk(subject, problem);
-  if (!all) return {};
+  const std::optional<TensorMap> all = RunOk(subject, problem, &result);
+  if (!all) return result;
   for (Index b = 0; b < batch; ++b) {
-    const std::optional<TensorMap> one = RunOk(subject, BatchEntry(problem, b));
-    if (!one) return {};
+    const std::optional<TensorMap> one = RunOk(subject, BatchEntry(problem, b), &result);
+    if (!one) return result;
     for (const auto& [name, tensor] : *one) {
       const Tensor& whole = all->at(name);
       for (Index i = 0; i < tensor.size(); ++i) {
@@ -179,17 +191,19 @@ LawResult BatchEntryAlone(const Subject& subject, const Case& problem, const Exp
 }
 
 LawResult OptionalOutputs(const Subject& subject, const Case& problem, const Expectation&) {
+  LawResult result;
   if (!subject.info().deterministic || problem.contract.outputs.size() < 2) return {};
   Case only_out = problem;
   only_out.contract.outputs = {"out"};
-  const std::optional<TensorMap> full = RunOk(subject, problem);
-  const std::optional<TensorMap> bare = RunOk(subject, only_out);
-  if (!full || !bare) return {};
+  const std::optional<TensorMap> full = RunOk(subject, problem, &result);
+  const std::optional<TensorMap> bare = RunOk(subject, only_out, &result);
+  if (!full || !bare) return result;
   return {true,
           FirstDifference(*full, *bare, "asking for the weights or the LSE changes the output")};
 }
 
 LawResult IdentityValues(const Subject& subject, const Case& problem, const Expectation&) {
+  LawResult result;
   Case reading = problem;
   const Index n = problem.contract.shape.kv_len;
   if (n == 0 || problem.contract.empty_row != EmptyRow::kZero) return {};
@@ -201,8 +215,8 @@ LawResult IdentityValues(const Subject& subject, const Case& problem, const Expe
   reading.tensors["v"] = std::move(identity);
   const StatusOr<CaseData> data = CaseData::Make(reading);
   const StatusOr<Expectation> weights = Expect(reading);
-  const std::optional<TensorMap> outputs = RunOk(subject, reading);
-  if (!data.ok() || !weights.ok() || !outputs) return {};
+  const std::optional<TensorMap> outputs = RunOk(subject, reading, &result);
+  if (!data.ok() || !weights.ok() || !outputs) return result;
   const Tensor& out = outputs->at("out");
   const Dimensions& s = reading.contract.shape;
   for (Index i = 0; i < out.size(); ++i) {
@@ -220,20 +234,24 @@ LawResult IdentityValues(const Subject& subject, const Case& problem, const Expe
 }
 
 LawResult MaskAsBooleans(const Subject& subject, const Case& problem, const Expectation& expected) {
+  LawResult result;
   const StatusOr<CaseData> data = CaseData::Make(problem);
   if (!data.ok()) return {};
   const Dimensions& s = problem.contract.shape;
   Case masked = problem;
   masked.contract.causal = Causal::kNone;
-  for (const char* name : {"kv_lengths", "q_lengths"}) masked.tensors.erase(name);
+  masked.contract.window = {};
+  for (const char* name : {"kv_lengths", "q_lengths", "q_documents", "kv_documents"}) {
+    masked.tensors.erase(name);
+  }
   Tensor mask(DType::kBool, {s.batch, s.q_heads, s.q_len, s.kv_len});
   for (Index i = 0; i < mask.size(); ++i) {
     const std::vector<Index> at = Unflatten(i, mask.shape());
     mask.Set(i, data->Allowed({at[0], at[1], at[2]}, at[3]) ? 1.0 : 0.0);
   }
   masked.tensors["mask"] = std::move(mask);
-  const std::optional<TensorMap> outputs = RunOk(subject, masked);
-  if (!outputs) return {};
+  const std::optional<TensorMap> outputs = RunOk(subject, masked, &result);
+  if (!outputs) return result;
   // Judged by the original case: both contracts mean the same function.
   return {true, FirstAboveBound(expected, *outputs,
                                 "causal rule and lengths, written as one boolean mask, give "
@@ -256,9 +274,13 @@ Tensor Permuted(const Tensor& tensor, std::size_t axis, const std::vector<Index>
 }
 
 LawResult KeyOrder(const Subject& subject, const Case& problem, const Expectation& expected) {
+  LawResult result;
   const Index n = problem.contract.shape.kv_len;
   // Rules about positions do not survive a new order of keys.
-  if (n < 2 || problem.contract.causal != Causal::kNone || problem.Find("kv_lengths") != nullptr) {
+  const Contract& contract = problem.contract;
+  if (n < 2 || contract.causal != Causal::kNone || contract.window.left >= 0 ||
+      contract.window.right >= 0 || contract.local || contract.alibi == Alibi::kDefault ||
+      problem.Find("alibi_slopes") != nullptr || problem.Find("kv_lengths") != nullptr) {
     return {};
   }
   std::vector<Index> order(static_cast<std::size_t>(n));
@@ -270,20 +292,28 @@ LawResult KeyOrder(const Subject& subject, const Case& problem, const Expectatio
   Case shuffled = problem;
   for (auto& [name, tensor] : shuffled.tensors) {
     if (name == "k" || name == "v") tensor = Permuted(tensor, 2, order);
-    if (name == "mask" || name == "bias") tensor = Permuted(tensor, 3, order);
+    if (name == "mask" || name == "bias" || name == "keep") tensor = Permuted(tensor, 3, order);
+    if (name == "kv_documents") tensor = Permuted(tensor, 1, order);
   }
   shuffled.contract.outputs = {"out", "lse"};
-  const std::optional<TensorMap> outputs = RunOk(subject, shuffled);
-  if (!outputs) return {};
+  const std::optional<TensorMap> outputs = RunOk(subject, shuffled, &result);
+  if (!outputs) return result;
   return {true, FirstAboveBound(expected, *outputs,
                                 "another order of the keys, with their values and masks, gives "
                                 "another result")};
 }
 
 LawResult ConvexHull(const Subject& subject, const Case& problem, const Expectation& expected) {
+  LawResult result;
+  // Sinks, dropout and a Gaussian leave weights that do not sum to 1.
+  const std::optional<LocalWindow>& local = problem.contract.local;
+  if (problem.Find("sinks") != nullptr || problem.Find("keep") != nullptr ||
+      (local && local->gaussian)) {
+    return {};
+  }
   const StatusOr<CaseData> data = CaseData::Make(problem);
-  const std::optional<TensorMap> outputs = RunOk(subject, problem);
-  if (!data.ok() || !outputs || problem.Find("sinks") != nullptr) return {};
+  const std::optional<TensorMap> outputs = RunOk(subject, problem, &result);
+  if (!data.ok() || !outputs) return result;
   const Tensor& out = outputs->at("out");
   const Dimensions& s = problem.contract.shape;
   for (Index i = 0; i < out.size(); ++i) {
@@ -293,12 +323,14 @@ LawResult ConvexHull(const Subject& subject, const Case& problem, const Expectat
     if (plan.kind != RowPlan::Kind::kFinite) continue;
     double lowest = kInfinity;
     double highest = -kInfinity;
+    bool finite = true;
     for (const KeyTerm& term : plan.terms) {
       const double value = data->Value(row, term.key)[static_cast<std::size_t>(i % s.v_dim)];
       lowest = std::min(lowest, value);
       highest = std::max(highest, value);
+      finite = finite && std::isfinite(value);
     }
-    if (!std::isfinite(lowest) || !std::isfinite(highest)) continue;
+    if (!finite) continue;
     const double bound = expected.bounds.out[static_cast<std::size_t>(i)];
     if (std::isinf(bound)) continue;  // not judged
     const double got = out.At(i);

@@ -11,6 +11,7 @@
 
 #include "audit/case_spec.h"
 #include "core/random.h"
+#include "properties/combined_case.h"
 #include "reference/textbook.h"
 
 namespace attest {
@@ -39,59 +40,6 @@ void ExpectContains(const CertifiedTensor& certified, const TextbookTensor& witn
         << what << " element " << i << ": " << v.hi << " against " << witness.hi[i];
     ASSERT_EQ(v.nearest, RoundToDType(v.hi, certified.dtype)) << what << " element " << i;
   }
-}
-
-// A case of the whole contract: every feature switched on or off by one bit of `features`.
-Case Combined(unsigned features, DType dtype) {
-  CaseSpec spec{.shape = {2, 4, 2, 5, 7, 6, 6, 3}, .dtype = dtype};
-  spec.causal = static_cast<Causal>(features % 3);
-  spec.empty_row = static_cast<EmptyRow>(features / 3 % 3);
-  const auto on = [&](unsigned bit) { return ((features >> bit) & 1u) != 0; };
-  spec.mask = on(0);
-  spec.bias = on(1);
-  spec.kv_lengths = on(2);
-  spec.q_lengths = on(3);
-  Case problem = MakeCase(spec, features);
-  Contract& contract = problem.contract;
-  const RandomStream stream(features, "combined", "extras");
-  const auto fill = [&](DType type, const Shape& shape, double scale) {
-    Tensor tensor(type, shape);
-    for (Index i = 0; i < tensor.size(); ++i) {
-      tensor.Set(i, scale * stream.Normal(static_cast<std::uint64_t>(i)));
-    }
-    return tensor;
-  };
-  if (on(4)) contract.window = {2, on(5) ? -1 : 1};
-  if (on(5)) contract.softcap = 1.5;
-  if (on(6)) contract.alibi = Alibi::kDefault;
-  if (on(7)) problem.tensors["alibi_slopes"] = fill(contract.wide_dtype(), {4}, 0.5);
-  if (on(8)) problem.tensors["sinks"] = fill(contract.wide_dtype(), {4}, 1.0);
-  if (on(9)) {
-    for (const auto& [name, length] : {std::pair{"q_documents", 5}, std::pair{"kv_documents", 7}}) {
-      Tensor documents(DType::kI32, {2, length});
-      for (Index i = 0; i < documents.size(); ++i) {
-        documents.Set(i, static_cast<double>(i % length / 3));
-      }
-      problem.tensors[name] = std::move(documents);
-    }
-  }
-  if (on(10)) {
-    contract.local = LocalWindow{2.5, on(11)};
-    Tensor centers = fill(contract.wide_dtype(), {2, 4, 5}, 1.0);
-    for (Index i = 0; i < centers.size(); ++i) centers.Set(i, 3.0 + centers.At(i));
-    problem.tensors["local_center"] = std::move(centers);
-  }
-  if (on(11)) {
-    contract.dropout_rate = 0.25;
-    if (on(10)) {
-      Tensor keep(DType::kBool, {2, 1, 5, 7});
-      for (Index i = 0; i < keep.size(); ++i) keep.Set(i, i % 4 == 0 ? 0.0 : 1.0);
-      problem.tensors["keep"] = std::move(keep);
-    }
-  }
-  if (on(1) && on(2)) contract.scale = {false, -0.75};
-  EXPECT_TRUE(FinishCase(&problem).ok());
-  return problem;
 }
 
 class CertifyCombined : public ::testing::TestWithParam<std::tuple<DType, TextbookNumber>> {};
@@ -226,6 +174,85 @@ TEST(Certify, DecidesExactTiesToEven) {
   EXPECT_EQ(OutOf(above).nearest, 1.0 + 0x1p-52);
   Case below = UnitCase(DType::kF64, {0.0, 0x1p-60}, {1.0 + 0x1p-52, 1.0});
   EXPECT_EQ(OutOf(below).nearest, 1.0);
+}
+
+// Next to a midpoint by e^-1e9: the side is decided without that many bits.
+TEST(Certify, DecidesTheSideOfAMidpointWithFarKeys) {
+  const auto far = [](DType out, std::vector<double> values, double bias) {
+    Case problem = UnitCase(DType::kF32, std::vector<double>(values.size(), 0.0), values);
+    problem.contract.out_dtype = out;
+    const auto n = static_cast<Index>(values.size());
+    problem.tensors["bias"] = Tensor(DType::kF32, {1, 1, 1, n});
+    problem.tensors["bias"].Set(n - 1, bias);
+    return problem;
+  };
+  for (const double bias : {-1e4, -1e9, -3e38}) {
+    const CertifiedValue above = OutOf(far(DType::kF32, {1.0, 1.0 + 0x1p-23, 5.0}, bias));
+    EXPECT_TRUE(above.decided);
+    EXPECT_EQ(above.nearest, 1.0 + 0x1p-23);
+    const CertifiedValue below =
+        OutOf(far(DType::kF32, {1.0 + 0x1p-23, 1.0 + 0x1p-22, -5.0}, bias));
+    EXPECT_TRUE(below.decided);
+    EXPECT_EQ(below.nearest, 1.0 + 0x1p-23);
+    EXPECT_EQ(OutOf(far(DType::kBF16, {1.0 + 0x1p-8, 3.0}, bias)).nearest, 1.0 + 0x1p-7);
+  }
+  // An LSE that is a midpoint but for a far key.
+  Case lse = UnitCase(DType::kF32, {1.0, 0.0}, {0.0, 0.0});
+  lse.contract.scale = {false, 1.0};
+  lse.contract.shape.qk_dim = lse.contract.shape.k_dim = 2;
+  lse.tensors["q"] = Tensor(DType::kF32, {1, 1, 1, 2});
+  lse.tensors["q"].Set(0, 1.0);
+  lse.tensors["q"].Set(1, 0x1p-24);
+  lse.tensors["k"] = Tensor(DType::kF32, {1, 1, 2, 2});
+  lse.tensors["k"].Set(0, 1.0);
+  lse.tensors["k"].Set(1, 1.0);
+  lse.tensors["bias"] = Tensor(DType::kF32, {1, 1, 1, 2});
+  lse.tensors["bias"].Set(1, -1e5);
+  EXPECT_EQ(LseOf(lse), 1.0 + 0x1p-23);
+}
+
+// Half of the smallest subnormal ties to 0, whichever scores the keys have.
+TEST(Certify, DecidesTheTieBelowTheSmallestSubnormal) {
+  for (const double sign : {1.0, -1.0}) {
+    const CertifiedValue tie =
+        OutOf(UnitCase(DType::kF32, {0, 0, 1, 1}, {sign * 0x1p-149, 0, sign * 0x1p-149, 0}));
+    EXPECT_TRUE(tie.decided);
+    EXPECT_EQ(tie.nearest, 0.0);
+    EXPECT_FALSE(std::signbit(tie.nearest));
+  }
+}
+
+// Scores that 128 bits cannot hold: the enclosure is useless at first, never wrong.
+TEST(Certify, SurvivesScoresBeyondTheFirstPrecision) {
+  Case problem = UnitCase(DType::kF32, {0, 0}, {1.0, 3.0});
+  problem.contract.scale = {false, 1.0};
+  problem.contract.shape.qk_dim = problem.contract.shape.k_dim = 3;
+  problem.tensors["q"] = Tensor(DType::kF32, {1, 1, 1, 3});
+  problem.tensors["k"] = Tensor(DType::kF32, {1, 1, 2, 3});
+  const double q[] = {1.0, 0x1p100, 0x1p100};
+  const double k[] = {1.0, 0x1p100, -0x1p100, 2.0, 0x1p100, -0x1p100};
+  for (Index i = 0; i < 3; ++i) problem.tensors["q"].Set(i, q[i]);
+  for (Index i = 0; i < 6; ++i) problem.tensors["k"].Set(i, k[i]);
+  CertifyOptions options;
+  options.conditions = true;
+  const StatusOr<Certified> certified = Certify(problem, options);
+  ASSERT_TRUE(certified.ok());
+  EXPECT_NEAR(certified->outputs.at("out").values[0].nearest, 2.4621172, 1e-7);  // 1 + 2/(1 + 1/e)
+  EXPECT_NEAR(certified->conditions.weight[1], 0.7310586, 1e-7);
+  EXPECT_NEAR(certified->conditions.log_weight[1], -0.3132617, 1e-7);
+}
+
+TEST(Certify, CertifiesTheDigitsOfExactValues) {
+  CertifyOptions options;
+  options.digits = 5;
+  const auto digits = [&](const Case& problem, const char* output) {
+    const StatusOr<Certified> certified = Certify(problem, options);
+    EXPECT_EQ(certified->undecided, 0);
+    return certified->outputs.at(output).digits[0];
+  };
+  EXPECT_EQ(digits(UnitCase(DType::kF32, {0, 1}, {1.125, 1.125}), "out"), "1.1250e+00");
+  EXPECT_EQ(digits(UnitCase(DType::kF32, {0, 0, 1, 1}, {1, -1, 2, -2}), "out"), "0.0000e+00");
+  EXPECT_EQ(digits(UnitCase(DType::kF32, {0}, {1}), "lse"), "0.0000e+00");
 }
 
 TEST(Certify, DecidesTiesWithASinkAndWithDropout) {

@@ -134,6 +134,48 @@ TEST(Bounds, RangeIsARemark) {
   EXPECT_TRUE(Conforms(*expected, "out", 0, std::nan("")));
 }
 
+// One query, D = 1: the keys are the scores, plus a bias.
+Case Row(const std::vector<double>& keys, const std::vector<double>& values,
+         const std::vector<double>& bias, DType dtype = DType::kF32) {
+  const auto n = static_cast<Index>(keys.size());
+  Case problem = MakeCase({.shape = {1, 1, 1, 1, n, 1, 1, 1}, .dtype = dtype}, 1);
+  problem.contract.scale = {false, 1.0};
+  problem.tensors["q"].Set(0, 1.0);
+  problem.tensors["bias"] = Tensor(problem.contract.wide_dtype(), {1, 1, 1, n});
+  for (Index j = 0; j < n; ++j) {
+    problem.tensors["k"].Set(j, keys[static_cast<std::size_t>(j)]);
+    problem.tensors["v"].Set(j, values[static_cast<std::size_t>(j)]);
+    problem.tensors["bias"].Set(j, bias[static_cast<std::size_t>(j)]);
+  }
+  return problem;
+}
+
+// Padding by the lowest float is common; the keys that matter are judged as sharply as without.
+TEST(Bounds, LowestFloatPaddingIsJudgedSharply) {
+  for (const double padding : {-1e9, -1e30, -3.4028234e38}) {
+    const StatusOr<Expectation> expected = Expect(Row({1, 2}, {1, 5}, {0, padding}));
+    ASSERT_TRUE(expected.ok());
+    EXPECT_TRUE(Conforms(*expected, "out", 0, 1.0));
+    EXPECT_FALSE(Conforms(*expected, "out", 0, 1.0 + 1e-4)) << padding;
+    EXPECT_FALSE(Conforms(*expected, "lse", 0, 1.0 + 1e-4)) << padding;
+  }
+}
+
+// Values near the largest float may overflow while an online softmax has seen only the first keys.
+TEST(Bounds, ValuesNearOverflowAreOutOfRange) {
+  const StatusOr<Expectation> expected = Expect(Row({0, 0, 50}, {3e38, 3e38, 0}, {0, 0, 0}));
+  ASSERT_TRUE(expected.ok());
+  EXPECT_FALSE(IsJudged(*expected, "out", 0));
+}
+
+// Infinity is right only from half a last place beyond the largest finite number on.
+TEST(Bounds, InfinityNeedsAnOverflow) {
+  const StatusOr<Expectation> below = Expect(Row({0}, {65440}, {0}, DType::kF16));
+  ASSERT_TRUE(below.ok());
+  EXPECT_FALSE(Conforms(*below, "out", 0, std::numeric_limits<double>::infinity()));
+  EXPECT_TRUE(Conforms(*below, "out", 0, 65440));
+}
+
 // A subject that gives one number everywhere.
 class Constant : public InProcessSubject {
  public:

@@ -11,6 +11,8 @@
 #include "audit/law.h"
 #include "optimized/targets.h"
 #include "properties/case_generator.h"
+#include "properties/combined_case.h"
+#include "reference/certify.h"
 
 namespace attest {
 namespace {
@@ -74,6 +76,49 @@ INSTANTIATE_TEST_SUITE_P(All, LawsOfKernels, ::testing::ValuesIn(AllPairs()), []
   }
   return name;
 });
+
+// The certified values themselves as a subject: nothing may ever be wrong with them.
+class Oracle : public Subject {
+ public:
+  Oracle() {
+    info_.name = "oracle";
+    info_.deterministic = info_.batch_invariant = true;
+  }
+  const SubjectInfo& info() const override { return info_; }
+
+  Outcome Run(const Case& problem, Junk) const override {
+    const StatusOr<Certified> certified = Certify(problem);
+    if (!certified.ok()) return {Outcome::Kind::kError, certified.status().message(), {}};
+    Outcome outcome;
+    for (const auto& [name, tensor] : certified->outputs) {
+      Tensor values(tensor.dtype, tensor.shape);
+      for (Index i = 0; i < values.size(); ++i) {
+        values.Set(i, tensor.values[static_cast<std::size_t>(i)].nearest);
+      }
+      outcome.outputs.emplace(name, std::move(values));
+    }
+    return outcome;
+  }
+
+ private:
+  SubjectInfo info_;
+};
+
+TEST(Laws, NeverFlagTheCertifiedValuesThemselves) {
+  const Oracle oracle;
+  for (unsigned features = 0; features < 4096; features += 37) {
+    const Case problem = Combined(features, DType::kF32);
+    const StatusOr<Expectation> expected = Expect(problem);
+    ASSERT_TRUE(expected.ok());
+    for (const Law& law : Laws()) {
+      const LawResult result = law.check(oracle, problem, *expected);
+      EXPECT_FALSE(result.violation)
+          << law.name << ", features " << features << ": " << result.violation->explanation << ", "
+          << result.violation->tensor << " got " << result.violation->got << ", expected "
+          << result.violation->expected;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace attest

@@ -205,7 +205,8 @@ class Certifier {
         [&](const Pending& p) {
           return p.position < 0 ? Interval(1.0) / Interval(static_cast<long>(n)) : mean(p.position);
         },
-        [](const Pending&, const FloatFormat&, double*) { return false; }, [] {});
+        [](const Pending&, Interval*, const FloatFormat&) { return std::optional<double>(); },
+        [] {});
   }
 
   void FiniteRow(Index flat, const RowId& row, const RowPlan& plan) {
@@ -224,7 +225,6 @@ class Certifier {
       pending.push_back({"weights", flat * n + plan.terms[t].key, static_cast<Index>(t)});
     }
     std::optional<RowEnclosure> enclosure;
-    bool conditions_wanted = options_.conditions;
     Resolve(
         std::move(pending),
         [&](const Pending& p) {
@@ -232,21 +232,27 @@ class Certifier {
           return p.position < 0 ? enclosure->LogSumExp()
                                 : enclosure->Weight(static_cast<std::size_t>(p.position));
         },
-        [&](const Pending& p, const FloatFormat& format, double* rounded) {
-          return p.tensor[0] == 'o' && enclosure->DecideTie(p.position, format, rounded);
+        [&](const Pending& p, Interval* value, const FloatFormat& format) -> std::optional<double> {
+          if (p.tensor[0] == 'l') return enclosure->RoundLogSumExpNearMidpoint(format);
+          if (p.tensor[0] != 'o') return std::nullopt;
+          if (const std::optional<Interval> exact = enclosure->ExactOutput(p.position); exact) {
+            *value = *exact;
+            return RoundedTo(*exact, format);
+          }
+          return enclosure->RoundNearMidpoint(p.position, format);
         },
         [&] {
           enclosure.emplace(data_, row, plan);
-          if (conditions_wanted) StoreConditions(flat, row, plan, *enclosure);
-          conditions_wanted = false;
+          // The last precision's are the tightest.
+          if (options_.conditions) StoreConditions(flat, row, plan, *enclosure);
         });
   }
 
   // Raises the working precision until every pending element is decided. `prepare` runs at each new
-  // precision, `enclose` gives an element's enclosure, `decide_tie` its rounding if it is exactly a
-  // midpoint.
-  template <class Enclose, class DecideTie, class Prepare>
-  void Resolve(std::vector<Pending> pending, const Enclose& enclose, const DecideTie& decide_tie,
+  // precision, `enclose` gives an element's enclosure; `decide` its rounding where it is, or is
+  // next to, a midpoint, with a tighter enclosure if it knows one.
+  template <class Enclose, class Decide, class Prepare>
+  void Resolve(std::vector<Pending> pending, const Enclose& enclose, const Decide& decide,
                const Prepare& prepare) {
     std::erase_if(pending, [&](const Pending& p) { return Find(p.tensor) == nullptr; });
     mpfr_prec_t bits = contract_.dtype == DType::kF64 ? 256 : 128;
@@ -256,7 +262,7 @@ class Certifier {
       prepare();
       std::vector<Pending> undecided;
       for (const Pending& p : pending) {
-        if (!Settle(p, enclose(p), bits, decide_tie)) undecided.push_back(p);
+        if (!Settle(p, enclose(p), bits, decide)) undecided.push_back(p);
       }
       pending = std::move(undecided);
       if (pending.empty() || 2 * bits > kLargestPrecision) break;
@@ -266,31 +272,29 @@ class Certifier {
     result_.undecided += static_cast<Index>(pending.size());
   }
 
-  template <class DecideTie>
-  bool Settle(const Pending& p, const Interval& enclosure, mpfr_prec_t bits,
-              const DecideTie& decide_tie) {
+  template <class Decide>
+  bool Settle(const Pending& p, Interval enclosure, mpfr_prec_t bits, const Decide& decide) {
     CertifiedTensor& tensor = *Find(p.tensor);
     const auto element = static_cast<std::size_t>(p.element);
     const FloatFormat& format = FormatOf(tensor.dtype);
-    CertifiedValue value;
+    std::optional<double> rounded = RoundedTo(enclosure, format);
+    std::optional<std::string> digits = Digits(enclosure);
+    if (bits >= kTiePrecision && !(rounded && digits)) {
+      const std::optional<double> decided = decide(p, &enclosure, format);
+      if (!rounded) rounded = decided;
+      digits = Digits(enclosure);
+    }
     const CentreRadius centre = ToCentreRadius(enclosure);
-    value.hi = centre.hi;
-    value.lo = centre.lo;
-    value.radius = centre.radius;
-    if (const std::optional<double> rounded = RoundedTo(enclosure, format); rounded) {
-      value.nearest = *rounded;
-    } else if (bits < kTiePrecision || !decide_tie(p, format, &value.nearest)) {
-      value.nearest = RoundToFormat(enclosure.lower(), format);
-      value.decided = false;
-    }
-    bool digits_decided = true;
-    if (options_.digits > 0) {
-      const std::optional<std::string> digits = DecimalDigits(enclosure, options_.digits);
-      digits_decided = digits.has_value();
-      if (digits) tensor.digits[element] = *digits;
-    }
-    tensor.values[element] = value;
-    return value.decided && digits_decided;
+    tensor.values[element] = {rounded.value_or(RoundToFormat(enclosure.lower(), format)), centre.hi,
+                              centre.lo, centre.radius, rounded.has_value()};
+    if (options_.digits > 0) tensor.digits[element] = digits.value_or("");
+    return rounded && digits;
+  }
+
+  // The decimal digits that are asked for; empty text where none are, nothing where not decided.
+  std::optional<std::string> Digits(const Interval& enclosure) const {
+    if (options_.digits == 0) return "";
+    return DecimalDigits(enclosure, options_.digits);
   }
 
   void StoreConditions(Index flat, const RowId& row, const RowPlan& plan,

@@ -60,8 +60,8 @@ struct Certified {
 
 // Certifies out, lse and weights of a `dot` contract; gradients and other scores are Unsupported.
 // Precision is doubled from 128 (256 for f64) until both ends of every enclosure round alike; exact
-// ties are decided, not approximated (see RowEnclosure::DecideTie). Refuses to run when the calling
-// thread's floating-point state is not the default one.
+// ties are decided, not approximated (see RowEnclosure::ExactOutput). Refuses to run when the
+// calling thread's floating-point state is not the default one.
 StatusOr<Certified> Certify(const Case& problem, const CertifyOptions& options = {});
 
 // Names and versions of the libraries whose arithmetic the reference rests on.

@@ -36,7 +36,8 @@ namespace {
 std::string ScientificDigits(mpfr_srcptr value, int digits) {
   char* text = nullptr;
   mpfr_asprintf(&text, "%.*RNe", digits - 1, value);
-  std::string result(text);
+  // A zero of either sign reads "0.0...".
+  std::string result(mpfr_zero_p(value) != 0 && text[0] == '-' ? text + 1 : text);
   mpfr_free_str(text);
   return result;
 }

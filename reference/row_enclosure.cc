@@ -40,7 +40,12 @@ RowEnclosure::RowEnclosure(const CaseData& data, const RowId& row, const RowPlan
   exponents_.reserve(plan.terms.size());
   unnormalised_.reserve(plan.terms.size());
   for (std::size_t t = 0; t < plan.terms.size(); ++t) {
-    exponents_.push_back(sink_is_pivot ? Score(t) - pivot_score_ : Difference(t, pivot));
+    if (sink_is_pivot) {
+      exponents_.push_back(Score(t) - pivot_score_);
+    } else {
+      // Exactly 0 for the pivot, also where its score is a wide interval: the denominator is >= 1.
+      exponents_.push_back(t == pivot ? Interval() : Difference(t, pivot));
+    }
     const Interval unnormalised = Exp(exponents_[t]);
     denominator_ += unnormalised;
     unnormalised_.push_back(plan.gaussian_center ? Exp(exponents_[t] - GaussianExponent(t))
@@ -125,48 +130,101 @@ Interval RowEnclosure::Output(Index column) const {
   return numerator / (denominator_ * (Interval(1.0) - Interval(rate)));
 }
 
-bool RowEnclosure::DecideTie(Index column, const FloatFormat& format, double* rounded) const {
-  if (plan_.gaussian_center) return false;
-  // The only candidate: the output rounded to one bit more than the format has.
-  const Interval output = Output(column);
-  if (output.ContainsZero()) return false;
-  const mpfr_exp_t exponent = mpfr_get_exp(output.lower()) - 1;
-  const mpfr_exp_t bits =
-      format.precision + 1 - std::max<mpfr_exp_t>(0, format.min_exponent - exponent);
-  if (bits < 1) return false;
-  Mpfr candidate(static_cast<mpfr_prec_t>(bits));
-  mpfr_set(candidate.get(), output.lower(), MPFR_RNDN);
+std::vector<RowEnclosure::Group> RowEnclosure::GroupsFor(Index column,
+                                                         mpfr_srcptr candidate) const {
   const Interval target =
-      Interval::Point(candidate.get()) * (Interval(1.0) - Interval(data_.dropout_rate()));
-
-  struct Group {
-    std::size_t representative;
-    Interval excess;  // sum of kept v minus count times the candidate
-  };
+      Interval::Point(candidate) * (Interval(1.0) - Interval(data_.dropout_rate()));
   std::vector<Group> groups;
-  Interval sink_excess = plan_.sink ? Interval() - target : Interval();
+  if (plan_.sink) {
+    groups.push_back({0, true, Interval(*plan_.sink) - pivot_score_, Interval() - target});
+  }
   for (std::size_t t = 0; t < plan_.terms.size(); ++t) {
     const KeyTerm& term = plan_.terms[t];
     const double value = data_.Value(row_, term.key)[static_cast<std::size_t>(column)];
     const Interval excess = Interval(term.keep * value) - target;
-    if (EqualsSink(t)) {
-      sink_excess += excess;
-      continue;
-    }
-    const auto group = std::find_if(groups.begin(), groups.end(),
-                                    [&](const Group& g) { return SameScore(t, g.representative); });
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+      return g.is_sink ? EqualsSink(t) : SameScore(t, g.representative);
+    });
     if (group == groups.end()) {
-      groups.push_back({t, excess});
+      groups.push_back({t, false, exponents_[t], excess});
     } else {
       group->excess += excess;
     }
   }
-  if (!sink_excess.IsZeroPoint()) return false;
-  for (const Group& group : groups) {
-    if (!group.excess.IsZeroPoint()) return false;
+  return groups;
+}
+
+std::optional<Interval> RowEnclosure::ExactOutput(Index column) const {
+  if (plan_.gaussian_center) return std::nullopt;
+  const Interval output = Output(column);
+  Mpfr candidate(64);
+  mpfr_set(candidate.get(), output.lower(), MPFR_RNDN);
+  if (output.ContainsZero()) mpfr_set_zero(candidate.get(), 1);
+  for (const Group& group : GroupsFor(column, candidate.get())) {
+    if (!group.excess.IsZeroPoint()) return std::nullopt;
   }
-  *rounded = RoundToFormat(candidate.get(), format);
-  return true;
+  return Interval::Point(candidate.get());
+}
+
+namespace {
+
+// The only midpoint that an enclosure which contains one can contain: its lower end rounded to one
+// bit more than the format has there, at least to one bit.
+Mpfr NearestMidpoint(const Interval& enclosure, const FloatFormat& format) {
+  const mpfr_exp_t exponent = mpfr_get_exp(enclosure.lower()) - 1;
+  const mpfr_exp_t bits =
+      format.precision + 1 - std::max<mpfr_exp_t>(0, format.min_exponent - exponent);
+  Mpfr midpoint(static_cast<mpfr_prec_t>(std::max<mpfr_exp_t>(1, bits)));
+  mpfr_set(midpoint.get(), enclosure.lower(), MPFR_RNDN);
+  return midpoint;
+}
+
+// The rounding of a number next to `midpoint`, on the side that `sign` says.
+double RoundBeside(const Mpfr& midpoint, int sign, const FloatFormat& format) {
+  Mpfr beside(mpfr_get_prec(midpoint.get()) + 8);
+  mpfr_set(beside.get(), midpoint.get(), MPFR_RNDN);
+  if (sign > 0) {
+    mpfr_nextabove(beside.get());
+  } else {
+    mpfr_nextbelow(beside.get());
+  }
+  return RoundToFormat(beside.get(), format) + 0.0;  // + 0.0: -0 counts as 0
+}
+
+}  // namespace
+
+std::optional<double> RowEnclosure::RoundNearMidpoint(Index column,
+                                                      const FloatFormat& format) const {
+  const Interval output = Output(column);
+  if (plan_.gaussian_center || output.ContainsZero()) return std::nullopt;
+  const Mpfr midpoint = NearestMidpoint(output, format);
+  std::vector<Group> groups = GroupsFor(column, midpoint.get());
+  std::erase_if(groups, [](const Group& g) { return g.excess.IsZeroPoint(); });
+  if (groups.empty()) return std::nullopt;  // a tie, which ExactOutput decides
+  const auto largest =
+      std::max_element(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+        return mpfr_less_p(a.exponent.lower(), b.exponent.lower()) != 0;
+      });
+  const Interval top = largest->exponent;
+  // sum e^(s_g) excess_g has the sign of the output minus the midpoint.
+  Interval sum;
+  for (const Group& group : groups) {
+    const bool is_top = &group == &*largest;
+    sum += is_top ? group.excess : Exp(group.exponent - top) * group.excess;
+  }
+  if (sum.ContainsZero()) return std::nullopt;
+  return RoundBeside(midpoint, mpfr_sgn(sum.lower()), format);
+}
+
+std::optional<double> RowEnclosure::RoundLogSumExpNearMidpoint(const FloatFormat& format) const {
+  const Interval lse = LogSumExp();
+  if (lse.ContainsZero() || !pivot_score_.IsPoint()) return std::nullopt;
+  const Mpfr midpoint = NearestMidpoint(lse, format);
+  const std::size_t summands = plan_.terms.size() + (plan_.sink ? 1 : 0);
+  if (summands < 2 || mpfr_equal_p(pivot_score_.lower(), midpoint.get()) == 0) {
+    return std::nullopt;
+  }
+  return RoundBeside(midpoint, 1, format);  // every other summand is positive
 }
 
 }  // namespace attest

@@ -2,6 +2,7 @@
 // Enclosures of one row of attention at the thread's working precision, and the exact tie decision.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/dtype.h"
@@ -26,13 +27,20 @@ class RowEnclosure {
   // Output `column`; every v of that column must be finite.
   Interval Output(Index column) const;
 
-  // Whether output `column` is exactly a midpoint between two neighbours in `format`; if so
-  // *rounded is its rounding to even. The scores are algebraic numbers, so exponentials of distinct
-  // ones are linearly independent over the algebraic numbers (Lindemann-Weierstrass): the output is
-  // exactly r if and only if, in every group of equal scores, the values sum to r times the number
-  // of keys. With a soft cap, ALiBi slopes that are no doubles, or a Gaussian, "only if" is not
-  // known; false then means undecided.
-  bool DecideTie(Index column, const FloatFormat& format, double* rounded) const;
+  // The output of `column` as a point where it is a number of at most 64 bits that the keys show to
+  // be exact: in every group of equal scores the values sum to the number of keys times it. The
+  // scores are algebraic numbers, so exponentials of distinct ones are linearly independent over
+  // the algebraic numbers (Lindemann-Weierstrass), and there is no other way to be exact. With a
+  // soft cap, ALiBi slopes that are no doubles, or a Gaussian, that is not known.
+  std::optional<Interval> ExactOutput(Index column) const;
+
+  // The rounding of output `column` where it is not a midpoint between two neighbours in `format`
+  // but too close to one for its enclosure: groups of equal scores that cannot tell the side are
+  // left out, and the largest of the others decides. Nothing when the precision does not suffice.
+  std::optional<double> RoundNearMidpoint(Index column, const FloatFormat& format) const;
+
+  // The same for the LSE: a single key whose score is a midpoint, and others that add too little.
+  std::optional<double> RoundLogSumExpNearMidpoint(const FloatFormat& format) const;
 
  private:
   Interval Scaled(const Interval& raw) const;
@@ -41,6 +49,14 @@ class RowEnclosure {
   Interval AdditiveDifference(std::size_t t, std::size_t u) const;
   Interval Difference(std::size_t t, std::size_t u) const;
   bool SameScore(std::size_t t, std::size_t u) const;
+  // Keys of equal score, and a sink.
+  struct Group {
+    std::size_t representative;
+    bool is_sink;
+    Interval exponent;  // score minus pivot
+    Interval excess;    // sum of kept v minus count times a candidate for the output
+  };
+  std::vector<Group> GroupsFor(Index column, mpfr_srcptr candidate) const;
   bool EqualsSink(std::size_t t) const;
   Interval GaussianExponent(std::size_t t) const;
 

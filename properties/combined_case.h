@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases that combine the features of the whole forward contract.
+#pragma once
+
+#include "core/case.h"
+
+namespace attest {
+
+// Every feature is switched on or off by one of the lowest twelve bits of `features`.
+Case Combined(unsigned features, DType dtype);
+
+}  // namespace attest
