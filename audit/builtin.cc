@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <utility>
 
 #include "core/build_info.h"
@@ -67,7 +66,6 @@ class BuiltinSubject : public InProcessSubject {
       }
     }
     AttentionOutputs results;
-    std::optional<GuardedTensor> unasked_out;
     for (auto& [name, buffer] : outputs) {
       if (name == "out") {
         results.out = ViewOf<float, 4>(buffer);
@@ -78,10 +76,6 @@ class BuiltinSubject : public InProcessSubject {
       } else {
         return Unsupported("output '" + name + "': not supported");
       }
-    }
-    if (!contract.Wants("out")) {
-      unasked_out.emplace(DType::kF32, OutputShape(contract, "out"), Junk::kNaN);
-      results.out = ViewOf<float, 4>(*unasked_out);
     }
     StatusOr<ScopedTarget> target = ScopedTarget::Force(info_.target);
     if (!target.ok()) return target.status();

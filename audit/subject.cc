@@ -49,6 +49,9 @@ Outcome InProcessSubject::Run(const Case& problem, Junk junk) const {
     outputs.emplace(name, GuardedTensor(OutputDType(problem.contract, name),
                                         OutputShape(problem.contract, name), junk));
   }
+  // There is always a place for `out`, so that no subject needs one of its own.
+  outputs.try_emplace("out", OutputDType(problem.contract, "out"),
+                      OutputShape(problem.contract, "out"), junk);
   const Status status = Call(problem.contract, inputs, outputs);
   if (status.code() == StatusCode::kUnsupported) {
     return {Outcome::Kind::kUnsupported, status.message(), {}};
@@ -65,7 +68,7 @@ Outcome InProcessSubject::Run(const Case& problem, Junk junk) const {
     if (!buffer.GuardsIntact()) {
       return {Outcome::Kind::kTrespassed, "wrote outside the output '" + name + "'", {}};
     }
-    outcome.outputs.emplace(name, buffer.Copy());
+    if (problem.contract.Wants(name)) outcome.outputs.emplace(name, buffer.Copy());
   }
   return outcome;
 }

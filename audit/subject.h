@@ -51,7 +51,8 @@ class InProcessSubject : public Subject {
   // The inputs and outputs of one call, by tensor name.
   using Buffers = std::map<std::string, GuardedTensor>;
 
-  // Ok, kUnsupported or an error; writes the outputs that the contract asks for.
+  // Ok, kUnsupported or an error; writes the outputs that the contract asks for. `outputs` has a
+  // buffer for each of them, and one for `out` in any case.
   virtual Status Call(const Contract& contract, Buffers& inputs, Buffers& outputs) const = 0;
 };
 

@@ -54,6 +54,14 @@ TEST(PlainAttention, ConformsWithoutAFault) {
   EXPECT_EQ((*record)["cases"]["unsupported"], 0);
 }
 
+TEST(PlainAttention, TakesAContractWithoutOut) {
+  Case problem = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}}, 1);
+  problem.contract.outputs = {"lse"};
+  const Outcome outcome = Plain("none")->Run(problem, Junk::kNaN);
+  EXPECT_EQ(outcome.kind, Outcome::Kind::kOk);
+  EXPECT_TRUE(outcome.outputs.contains("lse"));
+}
+
 class SeededFault : public ::testing::TestWithParam<std::string> {};
 
 // The audit does not know which fault it faces.

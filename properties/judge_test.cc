@@ -279,6 +279,15 @@ TEST(Audit, TellsMisbehaviourApart) {
   EXPECT_EQ(FirstCode(Misbehaving::How::kTakesNothing), "nothing audited");
 }
 
+// A contract may ask for the LSE alone.
+TEST(Audit, RunsEverySubjectWithoutOut) {
+  Case problem = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}}, 1);
+  problem.contract.outputs = {"lse"};
+  EXPECT_EQ(VerdictOf(**MakeBuiltinSubject("tiled"), problem), "conforms");
+  const Outcome outcome = Constant(0.0f).Run(problem, Junk::kNaN);
+  EXPECT_EQ(outcome.outputs.size(), 1u);
+}
+
 // docs/findings.md explains every code that an audit can give.
 TEST(Audit, DocumentsEveryCode) {
   std::ifstream stream(std::string(ATTEST_SOURCE_DIR) + "/docs/findings.md");
