@@ -117,39 +117,72 @@ double CaseData::BiasAt(const RowId& row, Index key) const {
   return bias == nullptr ? 0.0 : Broadcast(*bias, row, key);
 }
 
-bool CaseData::Allowed(const RowId& row, Index key) const {
-  const Case& c = *problem_;
+KeyRange CaseData::RangeOf(const RowId& row) const {
   const Dimensions& s = contract_->shape;
   const auto length = [&](const char* name, Index capacity) {
-    const Tensor* lengths = c.Find(name);
+    const Tensor* lengths = problem_->Find(name);
     return lengths == nullptr ? capacity : static_cast<Index>(lengths->At(row.batch));
   };
   const Index kv_length = length("kv_lengths", s.kv_len);
   const Index q_length = length("q_lengths", s.q_len);
-  if (key >= kv_length || row.query >= q_length) return false;
-
-  const Tensor* mask = c.Find("mask");
-  if (mask != nullptr && Broadcast(*mask, row, key) == 0.0) return false;
-  if (BiasAt(row, key) == -kInfinity) return false;
-
-  if (contract_->causal == Causal::kTopLeft && key > row.query) return false;
-  if (contract_->causal == Causal::kBottomRight && key > row.query + kv_length - q_length) {
-    return false;
+  if (row.query >= q_length) return {};
+  KeyRange range{0, kv_length};
+  const Index diagonal =
+      row.query + (contract_->causal == Causal::kTopLeft ? 0 : kv_length - q_length);
+  if (contract_->causal != Causal::kNone) range.last = std::min(range.last, diagonal + 1);
+  if (contract_->window.left >= 0) {
+    range.first = std::max(range.first, diagonal - contract_->window.left);
   }
-  const Index offset = contract_->causal == Causal::kTopLeft ? 0 : kv_length - q_length;
-  const Index relative = key - (row.query + offset);
-  if (contract_->window.left >= 0 && relative < -contract_->window.left) return false;
-  if (contract_->window.right >= 0 && relative > contract_->window.right) return false;
-
-  if (const Tensor* documents = c.Find("q_documents"); documents != nullptr) {
-    const double own = documents->At(row.batch * s.q_len + row.query);
-    if (own != c.Find("kv_documents")->At(row.batch * s.kv_len + key)) return false;
+  if (contract_->window.right >= 0) {
+    range.last = std::min(range.last, diagonal + contract_->window.right + 1);
   }
   if (contract_->local) {
-    const double center = c.Find("local_center")->At(RowIndex(*contract_, row));
-    if (!WithinLocalWindow(key, center, contract_->local->half_width)) return false;
+    const double center = LocalCenter(row);
+    const double half_width = contract_->local->half_width;
+    while (range.first < range.last && !WithinLocalWindow(range.first, center, half_width)) {
+      ++range.first;
+    }
+    while (range.first < range.last && !WithinLocalWindow(range.last - 1, center, half_width)) {
+      --range.last;
+    }
+  }
+  return range.first < range.last ? range : KeyRange{};
+}
+
+bool CaseData::HasSelections() const {
+  return problem_->Find("mask") != nullptr || problem_->Find("bias") != nullptr ||
+         problem_->Find("q_documents") != nullptr;
+}
+
+bool CaseData::Selected(const RowId& row, Index key) const {
+  const Dimensions& s = contract_->shape;
+  const Tensor* mask = problem_->Find("mask");
+  if (mask != nullptr && Broadcast(*mask, row, key) == 0.0) return false;
+  if (BiasAt(row, key) == -kInfinity) return false;
+  if (const Tensor* documents = problem_->Find("q_documents"); documents != nullptr) {
+    const double own = documents->At(row.batch * s.q_len + row.query);
+    if (own != problem_->Find("kv_documents")->At(row.batch * s.kv_len + key)) return false;
   }
   return true;
+}
+
+bool CaseData::Allowed(const RowId& row, Index key) const {
+  const KeyRange range = RangeOf(row);
+  return key >= range.first && key < range.last && Selected(row, key);
+}
+
+bool CaseData::Keeps(const RowId& row, Index key) const {
+  const Tensor* keep = problem_->Find("keep");
+  return keep == nullptr || Broadcast(*keep, row, key) != 0.0;
+}
+
+double CaseData::SinkOf(const RowId& row) const {
+  const Tensor* sinks = problem_->Find("sinks");
+  return sinks == nullptr ? -kInfinity : sinks->At(row.head);
+}
+
+double CaseData::LocalCenter(const RowId& row) const {
+  return problem_->Find("local_center")->At(RowIndex(*contract_, row));
 }
 
 std::optional<double> CaseData::NonFiniteScore(const RowId& row, Index key) const {
@@ -171,20 +204,17 @@ std::optional<double> CaseData::NonFiniteScore(const RowId& row, Index key) cons
 
 RowPlan CaseData::Plan(const RowId& row) const {
   RowPlan plan;
-  if (const Tensor* sinks = problem_->Find("sinks"); sinks != nullptr) {
-    const double sink = sinks->At(row.head);
-    plan.sink_is_nan = std::isnan(sink) || sink == kInfinity;
-    if (std::isfinite(sink)) plan.sink = sink;
-  }
-  if (contract_->local && contract_->local->gaussian) {
-    plan.gaussian_center = problem_->Find("local_center")->At(RowIndex(*contract_, row));
-  }
+  const double sink = SinkOf(row);
+  plan.sink_is_nan = std::isnan(sink) || sink == kInfinity;
+  if (std::isfinite(sink)) plan.sink = sink;
+  if (contract_->local && contract_->local->gaussian) plan.gaussian_center = LocalCenter(row);
   const Dimensions& s = contract_->shape;
-  const Tensor* keep = problem_->Find("keep");
   const double slope = alibi_ ? GivenSlope(row.head).value_or(0.0) : 0.0;
   bool any_allowed = false;
-  for (Index j = 0; j < s.kv_len; ++j) {
-    if (!Allowed(row, j)) continue;
+  const KeyRange range = RangeOf(row);
+  const bool selections = HasSelections();
+  for (Index j = range.first; j < range.last; ++j) {
+    if (selections && !Selected(row, j)) continue;
     any_allowed = true;
     KeyTerm term;
     term.key = j;
@@ -206,7 +236,7 @@ RowPlan CaseData::Plan(const RowId& row) const {
     } else if (score == -kInfinity) {
       plan.vanishing.push_back(j);
     } else {
-      if (keep != nullptr && Broadcast(*keep, row, j) == 0.0) term.keep = 0.0;
+      if (!Keeps(row, j)) term.keep = 0.0;
       plan.terms.push_back(term);
     }
   }

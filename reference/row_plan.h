@@ -20,6 +20,12 @@ struct RowId {
 // Row `flat` of [B, Hq, Tq] in row-major order.
 RowId RowAt(const Dimensions& shape, Index flat);
 
+// Keys first, first + 1, .., last - 1; none when first == last.
+struct KeyRange {
+  Index first = 0;
+  Index last = 0;
+};
+
 // A key that takes part with a finite score.
 struct KeyTerm {
   Index key = 0;
@@ -61,6 +67,20 @@ class CaseData {
 
   // Whether key `key` is allowed for `row`: the conjunction of every mask of the contract.
   bool Allowed(const RowId& row, Index key) const;
+  // The keys that lengths, causal, window and local attention leave; they are contiguous.
+  KeyRange RangeOf(const RowId& row) const;
+  // The masks that leave any set of keys: boolean mask, bias of -infinity, documents.
+  bool HasSelections() const;
+  bool Selected(const RowId& row, Index key) const;
+
+  // The given bias tensor's element; 0 without one.
+  double BiasAt(const RowId& row, Index key) const;
+  // False where dropout drops the key.
+  bool Keeps(const RowId& row, Index key) const;
+  // The logit of the head's sink, whatever it is; -infinity without one.
+  double SinkOf(const RowId& row) const;
+  // p_i of local attention.
+  double LocalCenter(const RowId& row) const;
 
   RowPlan Plan(const RowId& row) const;
 
@@ -71,7 +91,6 @@ class CaseData {
   std::optional<double> GivenSlope(Index head) const;
 
  private:
-  double BiasAt(const RowId& row, Index key) const;
   // The score before the bias where q or k is not finite; nothing where both are.
   std::optional<double> NonFiniteScore(const RowId& row, Index key) const;
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/certified_value.h"
+
+#include <cmath>
+
+namespace attest {
+namespace {
+
+// Half the distance from `value`, a number of `format`, to its neighbour away from zero (`outward`)
+// or towards zero, doubled so that it is always a double. At the ends of the range the format
+// counts as going on.
+double Gap(double value, bool outward, const FloatFormat& format) {
+  const double magnitude = std::fabs(value);
+  const double ulp = Ulp(magnitude, format);
+  if (outward || magnitude == 0.0) return ulp;
+  // The spacing below a power of two is half of that above, except among subnormal numbers.
+  int exponent = 0;
+  const bool power_of_two = std::frexp(magnitude, &exponent) == 0.5;
+  return power_of_two && exponent - 1 > format.min_exponent ? 0.5 * ulp : ulp;
+}
+
+// Whether all numbers within `radius` of hi + lo round to `nearest`.
+bool RoundsTo(double nearest, double hi, double lo, double radius, const FloatFormat& format) {
+  if (std::isinf(nearest)) return false;
+  const double distance = (hi - nearest) + lo;  // hi - nearest is exact
+  const bool outward = (distance > 0.0) == (nearest > 0.0) || nearest == 0.0;
+  const double reach = 2.0 * (std::fabs(distance) + radius) * (1.0 + 0x1p-50);
+  // The other side is farther away than `distance`, but the radius may reach it.
+  const double back = 2.0 * (radius - std::fabs(distance)) * (1.0 + 0x1p-50);
+  return reach < Gap(nearest, outward, format) && back < Gap(nearest, !outward, format);
+}
+
+}  // namespace
+
+std::string_view NameOf(Rung rung) {
+  switch (rung) {
+    case Rung::kRule:
+      return "rule";
+    case Rung::kDouble:
+      return "double";
+    case Rung::kDoubleDouble:
+      return "double-double";
+    case Rung::kBall:
+      return "ball";
+    case Rung::kExact:
+      return "exact";
+  }
+  return "";
+}
+
+CertifiedValue Settle(double hi, double lo, double radius, DType dtype, Rung rung) {
+  CertifiedValue value{hi, hi, lo, radius, rung, false};
+  if (!(radius < HUGE_VAL) || !std::isfinite(hi)) {
+    value.radius = HUGE_VAL;
+    return value;
+  }
+  if (dtype == DType::kF32 && lo == 0.0) return SettleF32(hi, radius, rung);
+  const FloatFormat& format = FormatOf(dtype);
+  double nearest = RoundToDType(hi, dtype);
+  // hi may lie on the midpoint or just beyond it, with lo leading back.
+  value.decided = RoundsTo(nearest, hi, lo, radius, format);
+  if (!value.decided && dtype != DType::kF64 && std::isfinite(nearest)) {
+    const double beside = RoundToDType(hi + std::copysign(Ulp(hi, kFormatF64), lo), dtype);
+    if (beside != nearest && RoundsTo(beside, hi, lo, radius, format)) {
+      nearest = beside;
+      value.decided = true;
+    }
+  }
+  value.nearest = nearest + 0.0;
+  return value;
+}
+
+}  // namespace attest

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dispatches the SIMD rungs.
+#include "reference/row_block.h"
+
+#include <hwy/aligned_allocator.h>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "reference/row_block.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include "reference/row_block-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attest {
+namespace HWY_NAMESPACE {
+
+// Vectors of at most 8 lanes: a block has 8 or a multiple.
+using Tag = hn::CappedTag<double, 8>;
+
+void RowsInDouble(const HeadOperands& head, const RowBlock& block, RungWorkspace& workspace) {
+  RowPass<DoubleArithmetic<Tag>, true, Tag>(head, block, workspace).Run();
+}
+
+void RowsInDoubleDouble(const HeadOperands& head, const RowBlock& block, RungWorkspace& workspace) {
+  if (head.exact_products) {
+    RowPass<DoubleDoubleArithmetic<Tag>, true, Tag>(head, block, workspace).Run();
+  } else {
+    RowPass<DoubleDoubleArithmetic<Tag>, false, Tag>(head, block, workspace).Run();
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attest
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attest {
+
+HWY_EXPORT(RowsInDouble);
+HWY_EXPORT(RowsInDoubleDouble);
+
+struct RungWorkspace::Buffer {
+  hwy::AlignedFreeUniquePtr<double[]> hi, lo;
+  std::size_t capacity = 0;
+};
+
+RungWorkspace::RungWorkspace() : buffers_(new Buffer[kSlots]) {}
+RungWorkspace::~RungWorkspace() = default;
+
+Plane RungWorkspace::Get(std::size_t slot, std::size_t size) {
+  Buffer& buffer = buffers_[slot];
+  if (buffer.capacity < size) {
+    buffer.hi = hwy::AllocateAligned<double>(size);
+    buffer.lo = hwy::AllocateAligned<double>(size);
+    buffer.capacity = size;
+  }
+  return {buffer.hi.get(), buffer.lo.get()};
+}
+
+void CertifyRowsInDouble(const HeadOperands& head, const RowBlock& block,
+                         RungWorkspace& workspace) {
+  HWY_DYNAMIC_DISPATCH(RowsInDouble)(head, block, workspace);
+}
+
+void CertifyRowsInDoubleDouble(const HeadOperands& head, const RowBlock& block,
+                               RungWorkspace& workspace) {
+  HWY_DYNAMIC_DISPATCH(RowsInDoubleDouble)(head, block, workspace);
+}
+
+}  // namespace attest
+#endif

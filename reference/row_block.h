@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The SIMD rungs of the ladder: blocks of rows, one row a lane, in double or in double-double.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/tensor.h"
+#include "reference/certified_value.h"
+#include "reference/rung_constants.h"
+
+namespace attest {
+
+inline constexpr std::size_t kMaxRowLanes = 32;
+
+// What stands for -infinity in sums of scores: its exponential is 0, and it stays finite.
+inline constexpr double kExcluded = -1e300;
+inline constexpr double kLargestScore = 1e290;
+
+// A real number as a double-double, |exact - (hi + lo)| <= error.
+struct Enclosed {
+  double hi = 0.0;
+  double lo = 0.0;
+  double error = 0.0;
+};
+
+// What all rows of one (batch, key/value head) share: finite doubles, rows contiguous. Elements
+// that are not finite were replaced by 0; rows in which they take part are no business of a rung.
+struct HeadOperands {
+  const double* k = nullptr;  // [keys, k_dim]
+  const double* v = nullptr;  // [keys, v_dim]
+  Index keys = 0;
+  Index k_dim = 0;
+  Index v_dim = 0;
+  std::vector<double> k_norm;   // [keys], at least the Euclidean norm
+  std::vector<double> v_max;    // [v_dim], the largest |v| of each column
+  bool exact_products = false;  // a product of two inputs has at most 53 bits and a normal exponent
+};
+
+// Up to kMaxRowLanes rows that share a HeadOperands. Planes [.., lanes] have the row as last axis.
+// Keys are counted from first_key: no key outside [first_key, last_key) is allowed for any row.
+struct RowBlock {
+  std::size_t lanes = 0;  // 8, 16 or 32
+  std::size_t rows = 0;   // lanes in use; the others hold anything finite
+  Index first_key = 0;
+  Index last_key = 0;
+  const double* q = nullptr;  // [k_dim, lanes]
+  double q_norm[kMaxRowLanes] = {};  // at least the Euclidean norm
+
+  Enclosed scale;
+  double softcap = 0.0;  // 0: none
+  // [keys, lanes]: bias and ALiBi, kExcluded where a key is excluded, within a relative 2^-100.
+  // Null hi: nothing is excluded or added.
+  Plane additive;
+  double additive_magnitude[kMaxRowLanes] = {};  // largest |additive| of an allowed key, and |sink|
+  // [keys, lanes]: dropout's keep times local-p's Gaussian, in [0, 1], within a relative 2^-100.
+  // Null hi: all 1.
+  Plane factor;
+  alignas(64) double sink[kMaxRowLanes] = {};  // kExcluded: none
+  Enclosed kept{1.0, 0.0, 0.0};    // 1 - rate, exact
+
+  // Where results go, by row; null: not wanted. Elements that are decided are left alone.
+  CertifiedValue* out[kMaxRowLanes] = {};      // [v_dim]
+  CertifiedValue* lse[kMaxRowLanes] = {};      // [1]
+  CertifiedValue* weights[kMaxRowLanes] = {};  // [all keys of the head]
+  DType out_dtype = DType::kF32;
+  DType lse_dtype = DType::kF32;
+};
+
+// Scratch of one thread, reused from block to block.
+class RungWorkspace {
+ public:
+  RungWorkspace();
+  ~RungWorkspace();
+  // A plane of `size` numbers; `slot` names it, its content is undefined. At most kSlots.
+  Plane Get(std::size_t slot, std::size_t size);
+
+  static constexpr std::size_t kSlots = 8;
+
+ private:
+  struct Buffer;
+  std::unique_ptr<Buffer[]> buffers_;
+};
+
+// Certifies what the block asks for, as far as double (rung 0) or double-double (rung 1) goes.
+void CertifyRowsInDouble(const HeadOperands& head, const RowBlock& block, RungWorkspace& workspace);
+void CertifyRowsInDoubleDouble(const HeadOperands& head, const RowBlock& block,
+                               RungWorkspace& workspace);
+
+}  // namespace attest
