@@ -6,13 +6,14 @@ include(CMakePackageConfigHelpers)
 set(ATTEST_INSTALL_ROOMS core reference optimized audit)
 set(ATTEST_CONFIG_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/Attest")
 
-# How a consumer finds the package of a namespace; FindMPFR and FindLibZip are installed beside.
+# How a consumer finds the package of a namespace; the Find modules of cmake/ are installed beside.
 set(ATTEST_FIND_nlohmann_json "nlohmann_json 3.11")
 set(ATTEST_FIND_fmt "fmt 9")
 set(ATTEST_FIND_OpenSSL "OpenSSL COMPONENTS Crypto")
 set(ATTEST_FIND_Threads "Threads")
 set(ATTEST_FIND_hwy "hwy")
 set(ATTEST_FIND_MPFR "MPFR")
+set(ATTEST_FIND_Arb "Arb")
 set(ATTEST_FIND_LibZip "LibZip")
 set(ATTEST_FIND_Boost "Boost 1.74")
 set(ATTEST_FIND_Eigen3 "Eigen3 3.4 NO_MODULE")
@@ -55,6 +56,7 @@ install(EXPORT AttestTargets NAMESPACE attest:: DESTINATION "${ATTEST_CONFIG_DIR
 install(FILES
   "${PROJECT_BINARY_DIR}/AttestConfig.cmake"
   "${PROJECT_BINARY_DIR}/AttestConfigVersion.cmake"
+  "${PROJECT_SOURCE_DIR}/cmake/FindArb.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/FindLibZip.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/FindMPFR.cmake"
   DESTINATION "${ATTEST_CONFIG_DIR}")

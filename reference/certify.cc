@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/certify.h"
 
-#include <gmp.h>
-#include <mpfr.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -21,8 +18,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr mpfr_prec_t kTiePrecision = 512;  // ties are looked for from here on
-constexpr mpfr_prec_t kLargestPrecision = 16384;
+constexpr long kTiePrecision = 512;  // ties are looked for from here on
+constexpr long kLargestPrecision = 16384;
 
 CertifiedValue Exactly(double value) { return {value, value, 0.0, 0.0, true}; }
 
@@ -80,7 +77,7 @@ class Certifier {
         ++done_;
         if (options_.progress && !options_.progress(done_, rows)) cancelled = true;
       }
-      mpfr_free_cache();
+      Ball::FreeThreadCaches();
     };
     std::vector<std::thread> helpers;
     for (int i = 1; i < options_.threads; ++i) helpers.emplace_back(work);
@@ -178,11 +175,11 @@ class Certifier {
     const Index n = contract_.shape.kv_len;
     const Index width = contract_.shape.v_dim;
     const auto mean = [&](Index column) {
-      Interval sum;
+      Ball sum;
       for (Index j = 0; j < n; ++j) {
-        sum.AddProduct(Interval(1.0), data_.Value(row, j)[static_cast<std::size_t>(column)]);
+        sum.AddProduct(Ball(1.0), data_.Value(row, j)[static_cast<std::size_t>(column)]);
       }
-      return sum / Interval(static_cast<long>(n));
+      return sum / Ball(static_cast<long>(n));
     };
     std::vector<Pending> pending;
     for (Index c = 0; c < width; ++c) {
@@ -198,15 +195,14 @@ class Certifier {
       }
     }
     for (Index j = 0; j < n; ++j) pending.push_back({"weights", flat * n + j, -1});
-    // A mean is a rational number: at the precision that holds the sum exactly, a midpoint is a
-    // point and rounds to even by itself.
+    // A mean is a rational number: at the precision that holds the sum exactly, a midpoint is
+    // exact and rounds to even by itself.
     Resolve(
         std::move(pending),
         [&](const Pending& p) {
-          return p.position < 0 ? Interval(1.0) / Interval(static_cast<long>(n)) : mean(p.position);
+          return p.position < 0 ? Ball(1.0) / Ball(static_cast<long>(n)) : mean(p.position);
         },
-        [](const Pending&, Interval*, const FloatFormat&) { return std::optional<double>(); },
-        [] {});
+        [](const Pending&, Ball*, const FloatFormat&) { return std::optional<double>(); }, [] {});
   }
 
   void FiniteRow(Index flat, const RowId& row, const RowPlan& plan) {
@@ -232,10 +228,10 @@ class Certifier {
           return p.position < 0 ? enclosure->LogSumExp()
                                 : enclosure->Weight(static_cast<std::size_t>(p.position));
         },
-        [&](const Pending& p, Interval* value, const FloatFormat& format) -> std::optional<double> {
+        [&](const Pending& p, Ball* value, const FloatFormat& format) -> std::optional<double> {
           if (p.tensor[0] == 'l') return enclosure->RoundLogSumExpNearMidpoint(format);
           if (p.tensor[0] != 'o') return std::nullopt;
-          if (const std::optional<Interval> exact = enclosure->ExactOutput(p.position); exact) {
+          if (const std::optional<Ball> exact = enclosure->ExactOutput(p.position); exact) {
             *value = *exact;
             return RoundedTo(*exact, format);
           }
@@ -255,17 +251,18 @@ class Certifier {
   void Resolve(std::vector<Pending> pending, const Enclose& enclose, const Decide& decide,
                const Prepare& prepare) {
     std::erase_if(pending, [&](const Pending& p) { return Find(p.tensor) == nullptr; });
-    mpfr_prec_t bits = contract_.dtype == DType::kF64 ? 256 : 128;
-    bits = std::max<mpfr_prec_t>(bits, 64 + 4 * options_.digits);
+    long bits = contract_.dtype == DType::kF64 ? 256 : 128;
+    bits = std::max<long>(bits, 64 + 4 * options_.digits);
     for (;; bits *= 2) {
-      Interval::SetPrecision(bits);
+      Ball::SetPrecision(bits);
       prepare();
       std::vector<Pending> undecided;
       for (const Pending& p : pending) {
         if (!Settle(p, enclose(p), bits, decide)) undecided.push_back(p);
       }
       pending = std::move(undecided);
-      if (pending.empty() || 2 * bits > kLargestPrecision) break;
+      if (pending.empty() || 2 * bits > std::min(kLargestPrecision, Ball::LargestPrecision()))
+        break;
     }
     const std::lock_guard lock(mutex_);
     result_.largest_precision = std::max(result_.largest_precision, static_cast<int>(bits));
@@ -273,7 +270,7 @@ class Certifier {
   }
 
   template <class Decide>
-  bool Settle(const Pending& p, Interval enclosure, mpfr_prec_t bits, const Decide& decide) {
+  bool Settle(const Pending& p, Ball enclosure, long bits, const Decide& decide) {
     CertifiedTensor& tensor = *Find(p.tensor);
     const auto element = static_cast<std::size_t>(p.element);
     const FloatFormat& format = FormatOf(tensor.dtype);
@@ -285,14 +282,14 @@ class Certifier {
       digits = Digits(enclosure);
     }
     const CentreRadius centre = ToCentreRadius(enclosure);
-    tensor.values[element] = {rounded.value_or(RoundToFormat(enclosure.lower(), format)), centre.hi,
+    tensor.values[element] = {rounded.value_or(RoundToDType(centre.hi, tensor.dtype)), centre.hi,
                               centre.lo, centre.radius, rounded.has_value()};
     if (options_.digits > 0) tensor.digits[element] = digits.value_or("");
     return rounded && digits;
   }
 
   // The decimal digits that are asked for; empty text where none are, nothing where not decided.
-  std::optional<std::string> Digits(const Interval& enclosure) const {
+  std::optional<std::string> Digits(const Ball& enclosure) const {
     if (options_.digits == 0) return "";
     return DecimalDigits(enclosure, options_.digits);
   }
@@ -349,6 +346,6 @@ StatusOr<Certified> Certify(const Case& problem, const CertifyOptions& options) 
   return Certifier(problem, *std::move(data), options).Run();
 }
 
-std::map<std::string, std::string> ReferenceLibraries() { return {{"MPFR", mpfr_get_version()}}; }
+std::map<std::string, std::string> ReferenceLibraries() { return Ball::Libraries(); }
 
 }  // namespace attest

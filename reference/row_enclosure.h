@@ -6,33 +6,33 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "reference/interval.h"
+#include "reference/ball.h"
 #include "reference/row_plan.h"
 
 namespace attest {
 
-// The formulas of one row of kind kFinite, evaluated in intervals. Everything is relative to a
+// The formulas of one row of kind kFinite, evaluated in balls. Everything is relative to a
 // pivot (the largest score): exponentials are of score differences, and differences of equal scores
-// are the exact point 0, so that rows of equal scores come out as exact rational numbers.
+// are the exact number 0, so that rows of equal scores come out as exact rational numbers.
 class RowEnclosure {
  public:
-  // Evaluates weights and denominator at Interval::precision(). `data` and `plan` must outlive it.
+  // Evaluates weights and denominator at Ball::precision(). `data` and `plan` must outlive it.
   RowEnclosure(const CaseData& data, const RowId& row, const RowPlan& plan);
 
   // p_ij of term `t` (position in plan.terms), before dropout, local-p Gaussian included.
-  Interval Weight(std::size_t t) const { return unnormalised_[t] / denominator_; }
-  Interval LogSumExp() const { return pivot_score_ + log_denominator_; }
+  Ball Weight(std::size_t t) const { return unnormalised_[t] / denominator_; }
+  Ball LogSumExp() const { return pivot_score_ + log_denominator_; }
   // ln p_ij of term `t`, without the Gaussian.
-  Interval LogWeight(std::size_t t) const { return exponents_[t] - log_denominator_; }
+  Ball LogWeight(std::size_t t) const { return exponents_[t] - log_denominator_; }
   // Output `column`; every v of that column must be finite.
-  Interval Output(Index column) const;
+  Ball Output(Index column) const;
 
-  // The output of `column` as a point where it is a number of at most 64 bits that the keys show to
-  // be exact: in every group of equal scores the values sum to the number of keys times it. The
+  // The output of `column` as a number where it is a number of at most 64 bits that the keys show
+  // to be exact: in every group of equal scores the values sum to the number of keys times it. The
   // scores are algebraic numbers, so exponentials of distinct ones are linearly independent over
   // the algebraic numbers (Lindemann-Weierstrass), and there is no other way to be exact. With a
   // soft cap, ALiBi slopes that are no doubles, or a Gaussian, that is not known.
-  std::optional<Interval> ExactOutput(Index column) const;
+  std::optional<Ball> ExactOutput(Index column) const;
 
   // The rounding of output `column` where it is not a midpoint between two neighbours in `format`
   // but too close to one for its enclosure: groups of equal scores that cannot tell the side are
@@ -43,34 +43,34 @@ class RowEnclosure {
   std::optional<double> RoundLogSumExpNearMidpoint(const FloatFormat& format) const;
 
  private:
-  Interval Scaled(const Interval& raw) const;
-  Interval BeforeBias(std::size_t t) const;
-  Interval Score(std::size_t t) const;
-  Interval AdditiveDifference(std::size_t t, std::size_t u) const;
-  Interval Difference(std::size_t t, std::size_t u) const;
+  Ball Scaled(const Ball& raw) const;
+  Ball BeforeBias(std::size_t t) const;
+  Ball Score(std::size_t t) const;
+  Ball AdditiveDifference(std::size_t t, std::size_t u) const;
+  Ball Difference(std::size_t t, std::size_t u) const;
   bool SameScore(std::size_t t, std::size_t u) const;
   // Keys of equal score, and a sink.
   struct Group {
     std::size_t representative;
     bool is_sink;
-    Interval exponent;  // score minus pivot
-    Interval excess;    // sum of kept v minus count times a candidate for the output
+    Ball exponent;  // score minus pivot
+    Ball excess;    // sum of kept v minus count times a candidate for the output
   };
-  std::vector<Group> GroupsFor(Index column, mpfr_srcptr candidate) const;
+  std::vector<Group> GroupsFor(Index column, const Ball& candidate) const;
   bool EqualsSink(std::size_t t) const;
-  Interval GaussianExponent(std::size_t t) const;
+  Ball GaussianExponent(std::size_t t) const;
 
   const CaseData& data_;
   const RowId row_;
   const RowPlan& plan_;
-  Interval slope_;             // of ALiBi; 0 without
-  Interval root_dk_;           // sqrt(D_k)
-  std::vector<Interval> raw_;  // <q, k_j>
-  Interval pivot_score_;
-  std::vector<Interval> exponents_;     // s_j - pivot
-  std::vector<Interval> unnormalised_;  // e to them, times the Gaussian
-  Interval denominator_;
-  Interval log_denominator_;
+  Ball slope_;             // of ALiBi; 0 without
+  Ball root_dk_;           // sqrt(D_k)
+  std::vector<Ball> raw_;  // <q, k_j>
+  Ball pivot_score_;
+  std::vector<Ball> exponents_;     // s_j - pivot
+  std::vector<Ball> unnormalised_;  // e to them, times the Gaussian
+  Ball denominator_;
+  Ball log_denominator_;
 };
 
 }  // namespace attest

@@ -13,6 +13,9 @@ namespace attest {
 // its own header-only binary float.
 enum class TextbookNumber { kMpfr100, kCppBinFloat100 };
 
+// False for kMpfr100 in a build without MPFR (ATTEST_WITH_LGPL=OFF).
+bool TextbookHas(TextbookNumber number);
+
 // Row-major values as hi + lo, within a relative 1e-30 of the exact result.
 struct TextbookTensor {
   std::vector<double> hi;
@@ -27,7 +30,7 @@ struct TextbookResult {
 
 // Forward attention of a `dot` case with finite inputs and sinks (-infinity in the bias excludes).
 // No enclosure and no special values: it is the independent witness of Certify, and shares neither
-// its masks nor its exponential nor its rounding.
+// its masks nor its exponential nor its rounding. Unsupported where TextbookHas(number) is false.
 StatusOr<TextbookResult> TextbookForward(const Case& problem, TextbookNumber number);
 
 }  // namespace attest

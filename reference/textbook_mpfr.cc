@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The textbook formula on MPFR; and the choice between the number types.
+// The textbook formula on MPFR.
 #include <boost/multiprecision/eigen.hpp>
 #include <boost/multiprecision/mpfr.hpp>
 
@@ -8,11 +8,9 @@
 
 namespace attest {
 
-StatusOr<TextbookResult> TextbookForward(const Case& problem, TextbookNumber number) {
-  if (problem.contract.score != ScoreKind::kDot) {
-    return Unsupported("score.kind: the textbook reference computes 'dot' only");
-  }
-  if (number == TextbookNumber::kCppBinFloat100) return TextbookForwardCppBinFloat(problem);
+const bool kTextbookHasMpfr = true;
+
+TextbookResult TextbookForwardMpfr(const Case& problem) {
   using Number = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<100>,
                                                boost::multiprecision::et_off>;
   return Textbook<Number>(problem).Forward();

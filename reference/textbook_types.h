@@ -9,4 +9,8 @@ namespace attest {
 
 TextbookResult TextbookForwardCppBinFloat(const Case& problem);
 
+// textbook_mpfr.cc; or textbook_no_mpfr.cc in a build without MPFR, where it is not to be called.
+extern const bool kTextbookHasMpfr;
+TextbookResult TextbookForwardMpfr(const Case& problem);
+
 }  // namespace attest
