@@ -54,7 +54,11 @@ class BoundEvaluator {
  public:
   BoundEvaluator(const Case& problem, const CaseData& data, const Certified& certified,
                  const ArithmeticModel& model)
-      : contract_(problem.contract), data_(data), certified_(certified), model_(model) {}
+      : problem_(problem),
+        contract_(problem.contract),
+        data_(data),
+        certified_(certified),
+        model_(model) {}
 
   ForwardBounds Run() {
     const Dimensions& s = contract_.shape;
@@ -89,7 +93,7 @@ class BoundEvaluator {
 
   // Error of rounding a value of this magnitude to the type of an output.
   double RoundingOf(const char* output, double magnitude) const {
-    const FloatFormat& format = FormatOf(OutputDType(contract_, output));
+    const FloatFormat& format = FormatOf(OutputDType(problem_, output));
     return format.unit_roundoff() * std::fabs(magnitude) + format.smallest_subnormal();
   }
 
@@ -368,6 +372,7 @@ class BoundEvaluator {
     return found == certified_.outputs.end() ? 0.0 : found->second.values[element].hi;
   }
 
+  const Case& problem_;
   const Contract& contract_;
   const CaseData& data_;
   const Certified& certified_;

@@ -27,7 +27,7 @@ class RecordedSubject : public Subject {
               fmt::format("no result for case '{}' in {}", problem.name, directory_.string()),
               {}};
     }
-    StatusOr<TensorMap> outputs = ReadResult(file, problem.contract);
+    StatusOr<TensorMap> outputs = ReadResult(file, problem);
     if (!outputs.ok()) return {Outcome::Kind::kUnreadable, outputs.status().message(), {}};
     return {Outcome::Kind::kOk, "", *std::move(outputs)};
   }
@@ -46,12 +46,11 @@ Outcome InProcessSubject::Run(const Case& problem, Junk junk) const {
   }
   Buffers outputs;
   for (const std::string& name : problem.contract.outputs) {
-    outputs.emplace(name, GuardedTensor(OutputDType(problem.contract, name),
-                                        OutputShape(problem.contract, name), junk));
+    outputs.emplace(name,
+                    GuardedTensor(OutputDType(problem, name), OutputShape(problem, name), junk));
   }
   // There is always a place for `out`, so that no subject needs one of its own.
-  outputs.try_emplace("out", OutputDType(problem.contract, "out"),
-                      OutputShape(problem.contract, "out"), junk);
+  outputs.try_emplace("out", OutputDType(problem, "out"), OutputShape(problem, "out"), junk);
   const Status status = Call(problem.contract, inputs, outputs);
   if (status.code() == StatusCode::kUnsupported) {
     return {Outcome::Kind::kUnsupported, status.message(), {}};

@@ -162,6 +162,11 @@ Status CheckCombinations(const Case& problem) {
   return Status();
 }
 
+// The tensor whose gradient the output `name` is; null when it is none.
+const Tensor* GradientOf(const Case& problem, const std::string& name) {
+  return name.starts_with("grad_") ? problem.Find(name.substr(5)) : nullptr;
+}
+
 Status InFile(const std::filesystem::path& file, const Status& status) {
   return {status.code(), file.string() + ": " + status.message()};
 }
@@ -204,15 +209,20 @@ Status FinishCase(Case* problem) {
   return CheckCombinations(*problem);
 }
 
-Shape OutputShape(const Contract& contract, const std::string& name) {
-  const Dimensions& s = contract.shape;
+Shape OutputShape(const Case& problem, const std::string& name) {
+  const Dimensions& s = problem.contract.shape;
+  if (name == "out") return {s.batch, s.q_heads, s.q_len, s.v_dim};
   if (name == "lse") return {s.batch, s.q_heads, s.q_len};
   if (name == "weights") return {s.batch, s.q_heads, s.q_len, s.kv_len};
-  return {s.batch, s.q_heads, s.q_len, s.v_dim};
+  const Tensor* of = GradientOf(problem, name);
+  return of == nullptr ? Shape{0} : of->shape();
 }
 
-DType OutputDType(const Contract& contract, const std::string& name) {
-  return name == "lse" ? contract.wide_dtype() : contract.out_dtype;
+DType OutputDType(const Case& problem, const std::string& name) {
+  if (name == "out" || name == "weights") return problem.contract.out_dtype;
+  if (name == "lse") return problem.contract.wide_dtype();
+  const Tensor* of = GradientOf(problem, name);
+  return of == nullptr ? problem.contract.dtype : of->dtype();
 }
 
 StatusOr<Case> ReadCase(const std::filesystem::path& file,
@@ -264,7 +274,7 @@ Status WriteCase(const std::filesystem::path& file, const Case& problem) {
                           {problem.tensors, {{kContractKey, ContractToJson(problem.contract)}}});
 }
 
-StatusOr<TensorMap> ReadResult(const std::filesystem::path& file, const Contract& contract) {
+StatusOr<TensorMap> ReadResult(const std::filesystem::path& file, const Case& problem) {
   TensorMap found;
   if (file.extension() == ".npz") {
     StatusOr<TensorMap> tensors = ReadNpz(file);
@@ -280,11 +290,11 @@ StatusOr<TensorMap> ReadResult(const std::filesystem::path& file, const Contract
     found = std::move(content->tensors);
   }
   TensorMap outputs;
-  for (const std::string& name : contract.outputs) {
+  for (const std::string& name : problem.contract.outputs) {
     const auto tensor = found.find(name);
     if (tensor == found.end()) continue;
-    const Shape shape = OutputShape(contract, name);
-    const DType dtype = OutputDType(contract, name);
+    const Shape shape = OutputShape(problem, name);
+    const DType dtype = OutputDType(problem, name);
     if (tensor->second.dtype() != dtype || tensor->second.shape() != shape) {
       return InvalidArgument(fmt::format(
           "{}: tensor '{}': expected {} {}, found {} {}", file.string(), name, NameOf(dtype),

@@ -26,9 +26,11 @@ struct Case {
 // the tensor and what was expected.
 Status FinishCase(Case* problem);
 
-// Shape and type of the output `name` ("out", "lse", "weights") of a contract.
-Shape OutputShape(const Contract& contract, const std::string& name);
-DType OutputDType(const Contract& contract, const std::string& name);
+// Shape and type of the output `name` of a case: "out", "lse", "weights", or "grad_X", which has
+// those of the case's tensor X. Any other name, and the gradient of a tensor that the case lacks,
+// is no output: it has the shape {0}, no elements.
+Shape OutputShape(const Case& problem, const std::string& name);
+DType OutputDType(const Case& problem, const std::string& name);
 
 // Reads a case from a .safetensors file (contract in its metadata key `attest`), or from .npz,
 // with the contract read from `contract_file`, which is an error for a file that has its own.
@@ -37,8 +39,8 @@ StatusOr<Case> ReadCase(const std::filesystem::path& file,
 Status WriteCase(const std::filesystem::path& file, const Case& problem);
 
 // Reads a result file (.safetensors, .npz, or .npy with `out` alone) and checks every output that
-// the contract asks for against it; outputs that are missing are simply absent from the map (a
+// the case asks for against it; outputs that are missing are simply absent from the map (a
 // partial result), others are ignored.
-StatusOr<TensorMap> ReadResult(const std::filesystem::path& file, const Contract& contract);
+StatusOr<TensorMap> ReadResult(const std::filesystem::path& file, const Case& problem);
 
 }  // namespace attest

@@ -72,7 +72,7 @@ TEST_F(CaseTest, ReadsAnNpyAsOutAloneAndNotAsACase) {
   ASSERT_TRUE(FinishCase(&problem).ok());
   const std::filesystem::path file = directory_ / "one.npy";
   ASSERT_TRUE(WriteNpy(file, Tensor(DType::kF32, {2, 4, 3, 6})).ok());
-  const StatusOr<TensorMap> outputs = ReadResult(file, problem.contract);
+  const StatusOr<TensorMap> outputs = ReadResult(file, problem);
   ASSERT_TRUE(outputs.ok()) << outputs.status().message();
   EXPECT_TRUE(outputs->contains("out"));
   const StatusOr<Case> read = ReadCase(file);
@@ -151,17 +151,53 @@ TEST_F(CaseTest, ResultsMayBePartialButNotWrong) {
   result.tensors["out"] = Tensor(DType::kF32, {2, 4, 3, 6});
   result.tensors["more"] = Tensor(DType::kF32, {1});
   ASSERT_TRUE(WriteSafetensors(file, result).ok());
-  const StatusOr<TensorMap> outputs = ReadResult(file, problem.contract);
+  const StatusOr<TensorMap> outputs = ReadResult(file, problem);
   ASSERT_TRUE(outputs.ok()) << outputs.status().message();
   EXPECT_EQ(outputs->size(), 1u);
 
   result.tensors["lse"] = Tensor(DType::kF32, {2, 4, 4});
   ASSERT_TRUE(WriteSafetensors(file, result).ok());
-  const StatusOr<TensorMap> wrong = ReadResult(file, problem.contract);
+  const StatusOr<TensorMap> wrong = ReadResult(file, problem);
   ASSERT_FALSE(wrong.ok());
   EXPECT_NE(
       wrong.status().message().find("tensor 'lse': expected f32 [2, 4, 3], found f32 [2, 4, 4]"),
       std::string::npos)
+      << wrong.status().message();
+}
+
+// The gradient of a tensor has that tensor's shape and type, also where they are not the
+// contract's.
+TEST_F(CaseTest, OutputsHaveTheirOwnShapesAndTypes) {
+  Case problem = Valid();
+  problem.contract.out_dtype = DType::kBF16;
+  problem.contract.outputs = {"out", "lse", "weights", "grad_k", "grad_bias"};
+  problem.tensors["bias"] = Tensor(DType::kF32, {1, 4, 1, 5});
+  problem.tensors["grad_out"] = Tensor(DType::kF32, {2, 4, 3, 6});
+  ASSERT_TRUE(FinishCase(&problem).ok());
+  EXPECT_EQ(OutputShape(problem, "out"), (Shape{2, 4, 3, 6}));
+  EXPECT_EQ(OutputShape(problem, "lse"), (Shape{2, 4, 3}));
+  EXPECT_EQ(OutputShape(problem, "weights"), (Shape{2, 4, 3, 5}));
+  EXPECT_EQ(OutputShape(problem, "grad_k"), (Shape{2, 2, 5, 8}));
+  EXPECT_EQ(OutputShape(problem, "grad_bias"), (Shape{1, 4, 1, 5}));
+  EXPECT_EQ(OutputDType(problem, "out"), DType::kBF16);
+  EXPECT_EQ(OutputDType(problem, "weights"), DType::kBF16);
+  EXPECT_EQ(OutputDType(problem, "lse"), DType::kF32);
+  EXPECT_EQ(OutputDType(problem, "grad_k"), DType::kF32);
+  for (const char* name : {"grad_sinks", "grad_out", "output", ""}) {
+    EXPECT_EQ(OutputShape(problem, name), Shape{0}) << name;
+  }
+
+  const std::filesystem::path file = directory_ / "result.safetensors";
+  TensorFile result;
+  result.tensors["grad_bias"] = Tensor(DType::kF32, {1, 4, 1, 5});
+  ASSERT_TRUE(WriteSafetensors(file, result).ok());
+  EXPECT_TRUE(ReadResult(file, problem).ok());
+  result.tensors["grad_k"] = Tensor(DType::kF32, {2, 4, 3, 6});  // the shape of out
+  ASSERT_TRUE(WriteSafetensors(file, result).ok());
+  const StatusOr<TensorMap> wrong = ReadResult(file, problem);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.status().message().find("tensor 'grad_k': expected f32 [2, 2, 5, 8]"),
+            std::string::npos)
       << wrong.status().message();
 }
 

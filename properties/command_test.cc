@@ -148,8 +148,7 @@ TEST_F(CommandTest, ReferencePrintsDigitsAndWritesAResult) {
   EXPECT_EQ(parsed["undecided"], 0);
   const StatusOr<Case> problem = ReadCase(file);
   ASSERT_TRUE(problem.ok());
-  const StatusOr<TensorMap> result =
-      ReadResult(directory_ / "result.safetensors", problem->contract);
+  const StatusOr<TensorMap> result = ReadResult(directory_ / "result.safetensors", *problem);
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_EQ(result->at("out").At(3),
             parsed["outputs"]["out"]["values"][3]["nearest"].get<double>());

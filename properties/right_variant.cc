@@ -196,7 +196,7 @@ class RightVariant : public Subject {
     }
     Outcome outcome;
     for (const std::string& name : contract.outputs) {
-      outcome.outputs[name] = Tensor(OutputDType(contract, name), OutputShape(contract, name));
+      outcome.outputs[name] = Tensor(OutputDType(problem, name), OutputShape(problem, name));
     }
     const auto store = [&](const char* name, Index at, float value) {
       const auto found = outcome.outputs.find(name);

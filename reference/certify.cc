@@ -49,8 +49,8 @@ class Certifier {
     for (const char* name : {"out", "lse", "weights"}) {
       if (!contract_.Wants(name)) continue;
       CertifiedTensor& tensor = result_.outputs[name];
-      tensor.dtype = OutputDType(contract_, name);
-      tensor.shape = OutputShape(contract_, name);
+      tensor.dtype = OutputDType(problem, name);
+      tensor.shape = OutputShape(problem, name);
       const auto size = static_cast<std::size_t>(ElementCount(tensor.shape));
       tensor.values.resize(size);
       if (options.digits > 0) tensor.digits.resize(size);
