@@ -1,51 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
+// Climbs the ladder: which rows go to which rung, on which thread.
 #include "reference/certify.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <limits>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "core/fp_environment.h"
-#include "reference/rounding.h"
-#include "reference/row_enclosure.h"
+#include "reference/ball.h"
+#include "reference/row_certifier.h"
+#include "reference/row_inputs.h"
 
 namespace attest {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr long kTiePrecision = 512;  // ties are looked for from here on
-constexpr long kLargestPrecision = 16384;
+// Blocks of long rows are narrow, so that a thread's planes stay in memory.
+constexpr Index kLongRow = Index{1} << 16;
 
-CertifiedValue Exactly(double value) { return {value, value, 0.0, 0.0, true}; }
+// Rows of one head operand that are worked on together.
+using RowGroup = std::vector<Index>;
 
-// What column `column` of v does to the output where it is not finite: NaN, an infinity, or
-// nothing (all values that take part are finite).
-std::optional<double> NonFiniteColumn(const CaseData& data, const RowId& row, const RowPlan& plan,
-                                      Index column) {
-  double sum = 0.0;
-  bool special = false;
-  const auto add = [&](Index key, bool positive_weight) {
-    const double value = data.Value(row, key)[static_cast<std::size_t>(column)];
-    if (std::isfinite(value)) return;
-    special = true;
-    sum += positive_weight ? value : kNaN;  // 0 * NaN and 0 * infinity are NaN
-  };
-  for (const KeyTerm& term : plan.terms) add(term.key, term.keep != 0.0);
-  for (const Index key : plan.vanishing) add(key, false);
-  if (!special) return std::nullopt;
-  return sum;
-}
-
-// Everything about one run that does not change from row to row.
-class Certifier {
+class Ladder {
  public:
-  Certifier(const Case& problem, CaseData data, const CertifyOptions& options)
-      : contract_(problem.contract), data_(std::move(data)), options_(options) {
+  Ladder(const Case& problem, const CaseData& data, const CertifyOptions& options)
+      : contract_(problem.contract), data_(data), options_(options) {
+    const Dimensions& s = contract_.shape;
+    rows_ = s.batch * s.q_heads * s.q_len;
     for (const char* name : {"out", "lse", "weights"}) {
       if (!contract_.Wants(name)) continue;
       CertifiedTensor& tensor = result_.outputs[name];
@@ -56,8 +37,7 @@ class Certifier {
       if (options.digits > 0) tensor.digits.resize(size);
     }
     if (options.conditions) {
-      const Dimensions& s = contract_.shape;
-      const auto size = static_cast<std::size_t>(s.batch * s.q_heads * s.q_len * s.kv_len);
+      const auto size = static_cast<std::size_t>(rows_ * s.kv_len);
       result_.conditions.allowed.resize(size);
       result_.conditions.weight.resize(size);
       result_.conditions.log_weight.resize(size);
@@ -66,273 +46,190 @@ class Certifier {
   }
 
   StatusOr<Certified> Run() {
-    const Dimensions& s = contract_.shape;
-    const Index rows = s.batch * s.q_heads * s.q_len;
-    std::atomic<Index> next{0};
-    std::atomic<bool> cancelled{false};
-    const auto work = [&] {
-      for (Index row = next++; row < rows && !cancelled; row = next++) {
-        DoRow(row);
-        const std::lock_guard lock(mutex_);
-        ++done_;
-        if (options_.progress && !options_.progress(done_, rows)) cancelled = true;
+    std::vector<Index> pending(static_cast<std::size_t>(rows_));
+    for (std::size_t i = 0; i < pending.size(); ++i) pending[i] = static_cast<Index>(i);
+    Rung first = options_.first_rung;
+    if (options_.digits > 0 || contract_.score != ScoreKind::kDot) first = Rung::kBall;
+    if (first < Rung::kBall && !result_.outputs.empty()) {
+      const RowInputs inputs(data_, options_.conditions);
+      // Double cannot decide a double.
+      if (first <= Rung::kDouble && contract_.out_dtype != DType::kF64) {
+        pending = ClimbSimd(inputs, pending, Rung::kDouble);
       }
-      Ball::FreeThreadCaches();
-    };
-    std::vector<std::thread> helpers;
-    for (int i = 1; i < options_.threads; ++i) helpers.emplace_back(work);
-    work();
-    for (std::thread& helper : helpers) helper.join();
-    if (cancelled) return Internal("cancelled");
+      pending = ClimbSimd(inputs, pending, Rung::kDoubleDouble);
+    }
+    ClimbBalls(pending);
+    if (cancelled_) return Internal("cancelled");
     return std::move(result_);
   }
 
  private:
-  // An element that an enclosure decides, and where it goes.
-  struct Pending {
-    const char* tensor;
-    Index element;
-    Index position;  // output column, or term of the plan
+  // Runs work(i) for i < tasks on all threads. `worker` makes a thread's own state.
+  template <class MakeWorker>
+  void ForEach(std::size_t tasks, const MakeWorker& make_worker) {
+    std::atomic<std::size_t> next{0};
+    const auto run = [&] {
+      auto worker = make_worker();
+      for (std::size_t i = next++; i < tasks && !cancelled_; i = next++) worker(i);
+    };
+    const auto wanted = static_cast<std::size_t>(std::max(1, options_.threads));
+    std::vector<std::thread> helpers;
+    for (std::size_t i = 1; i < std::min(wanted, tasks); ++i) helpers.emplace_back(run);
+    run();
+    for (std::thread& helper : helpers) helper.join();
+  }
+
+  void Report(Index rows_done) {
+    const std::lock_guard lock(mutex_);
+    done_ += rows_done;
+    if (options_.progress && rows_done > 0 && !options_.progress(done_, rows_)) cancelled_ = true;
+  }
+
+  // Cuts `rows`, which are sorted, into groups that share keys and values.
+  std::vector<RowGroup> Groups(const RowInputs& inputs, const std::vector<Index>& rows,
+                               std::size_t most) const {
+    std::vector<RowGroup> groups;
+    std::size_t head = 0;
+    for (const Index row : rows) {
+      const std::size_t of_row = inputs.HeadOf(RowAt(contract_.shape, row));
+      if (groups.empty() || groups.back().size() == most || of_row != head) groups.emplace_back();
+      groups.back().push_back(row);
+      head = of_row;
+    }
+    return groups;
+  }
+
+  // Takes `rows` to one of the SIMD rungs; the rows that are left, sorted. The grouping depends on
+  // `rows` alone, so that enclosures are the same for any number of threads.
+  std::vector<Index> ClimbSimd(const RowInputs& inputs, const std::vector<Index>& rows, Rung rung) {
+    const std::size_t widest = rung == Rung::kDouble ? kMaxRowLanes : kMaxRowLanes / 2;
+    const std::size_t most = contract_.shape.kv_len > kLongRow ? 8 : widest;
+    const std::vector<RowGroup> groups = Groups(inputs, rows, most);
+    std::vector<RowGroup> left(groups.size());
+    ForEach(groups.size(), [&] {
+      return
+          [&, builder = BlockBuilder(inputs), workspace = RungWorkspace()](std::size_t i) mutable {
+            left[i] = CertifyGroup(inputs, groups[i], rung, builder, workspace);
+            Report(static_cast<Index>(groups[i].size() - left[i].size()));
+          };
+    });
+    std::vector<Index> pending;
+    for (const RowGroup& group : left) pending.insert(pending.end(), group.begin(), group.end());
+    return pending;
+  }
+
+  RowGroup CertifyGroup(const RowInputs& inputs, const RowGroup& group, Rung rung,
+                        BlockBuilder& builder, RungWorkspace& workspace) {
+    std::vector<RowId> rows;
+    for (const Index flat : group) rows.push_back(RowAt(contract_.shape, flat));
+    std::size_t lanes = 8;
+    while (lanes < rows.size()) lanes *= 2;
+    std::vector<std::size_t> refused;
+    RowBlock block = builder.Build(rows, lanes, &refused);
+    std::uint32_t pending = 0;
+    if (refused.size() < rows.size()) {
+      for (std::size_t i = 0; i < rows.size(); ++i) Direct(group[i], i, &block);
+      for (const std::size_t i : refused) Unwanted(i, &block);
+      ForbiddenWeights(rows, refused, group, block);
+      pending = rung == Rung::kDouble
+                    ? CertifyRowsInDouble(inputs.Head(rows[0]), block, workspace)
+                    : CertifyRowsInDoubleDouble(inputs.Head(rows[0]), block, workspace);
+    }
+    for (const std::size_t i : refused) pending |= std::uint32_t{1} << i;
+    RowGroup left;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if ((pending >> i & 1) != 0) left.push_back(group[i]);
+    }
+    return left;
+  }
+
+  // Where the results of row `flat` go.
+  void Direct(Index flat, std::size_t lane, RowBlock* block) {
+    const Index n = contract_.shape.kv_len;
+    block->out[lane] = At("out", flat * contract_.shape.v_dim);
+    block->lse[lane] = At("lse", flat);
+    block->weights[lane] = At("weights", flat * n);
+    if (options_.conditions) {
+      Conditions& conditions = result_.conditions;
+      block->weight_condition[lane] = conditions.weight.data() + flat * n;
+      block->log_weight_condition[lane] = conditions.log_weight.data() + flat * n;
+      block->score_condition[lane] = conditions.score_condition.data() + flat * n;
+    }
+  }
+  static void Unwanted(std::size_t lane, RowBlock* block) {
+    block->out[lane] = nullptr;
+    block->lse[lane] = nullptr;
+    block->weights[lane] = nullptr;
+  }
+  CertifiedValue* At(const char* name, Index element) {
+    const auto found = result_.outputs.find(name);
+    return found == result_.outputs.end() ? nullptr : found->second.values.data() + element;
+  }
+
+  // Weights of excluded keys are 0 by rule; and which keys are allowed, for the conditions.
+  void ForbiddenWeights(const std::vector<RowId>& rows, const std::vector<std::size_t>& refused,
+                        const RowGroup& group, const RowBlock& block) {
+    const bool wants_weights = result_.outputs.contains("weights");
+    if (!wants_weights && !options_.conditions) return;
+    const Index n = contract_.shape.kv_len;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (std::find(refused.begin(), refused.end(), i) != refused.end()) continue;
+      for (Index j = 0; j < n; ++j) {
+        const bool inside = j >= block.first_key && j < block.last_key;
+        const auto at = static_cast<std::size_t>(j - block.first_key) * block.lanes + i;
+        const bool allowed =
+            inside && (block.additive.hi == nullptr || block.additive.hi[at] != kExcluded);
+        if (options_.conditions) {
+          result_.conditions.allowed[static_cast<std::size_t>(group[i] * n + j)] = allowed ? 1 : 0;
+        }
+        if (wants_weights && !allowed)
+          block.weights[i][j] = {0.0, 0.0, 0.0, 0.0, Rung::kRule, true};
+      }
+    }
+  }
+
+  void ClimbBalls(const std::vector<Index>& rows) {
+    const RowCertifier certifier(data_, options_, &result_);
+    ForEach(rows.size(), [&] {
+      return [&, cleanup = BallCaches()](std::size_t i) {
+        const RowCertifier::Effort effort = certifier.CertifyRow(rows[i]);
+        {
+          const std::lock_guard lock(mutex_);
+          result_.undecided += effort.undecided;
+          result_.largest_precision =
+              std::max(result_.largest_precision, static_cast<int>(effort.precision));
+        }
+        Report(1);
+      };
+    });
+  }
+
+  // Frees what a thread's balls have cached when the thread's work ends.
+  struct BallCaches {
+    ~BallCaches() { Ball::FreeThreadCaches(); }
   };
 
-  CertifiedTensor* Find(const char* name) {
-    const auto found = result_.outputs.find(name);
-    return found == result_.outputs.end() ? nullptr : &found->second;
-  }
-  void Set(const char* name, Index element, const CertifiedValue& value) {
-    CertifiedTensor* tensor = Find(name);
-    if (tensor != nullptr) tensor->values[static_cast<std::size_t>(element)] = value;
-  }
-
-  void DoRow(Index flat) {
-    const Dimensions& s = contract_.shape;
-    const RowId row = RowAt(s, flat);
-    const RowPlan plan = data_.Plan(row);
-    for (Index j = 0; j < s.kv_len; ++j) Set("weights", flat * s.kv_len + j, Exactly(0.0));
-    switch (plan.kind) {
-      case RowPlan::Kind::kEmpty:
-        EmptyRowValues(flat, row, plan);
-        break;
-      case RowPlan::Kind::kNotANumber:
-        NotANumberRow(flat, plan);
-        break;
-      case RowPlan::Kind::kAllMinusInfinity:
-        if (plan.sink) {
-          SinkTakesAll(flat, row, plan);
-        } else {
-          NotANumberRow(flat, plan);
-        }
-        break;
-      case RowPlan::Kind::kFinite:
-        FiniteRow(flat, row, plan);
-        break;
-    }
-    if (options_.conditions) MarkAllowed(flat, plan);
-  }
-
-  void SetOutputRow(Index flat, double value) {
-    const Index width = contract_.shape.v_dim;
-    for (Index c = 0; c < width; ++c) Set("out", flat * width + c, Exactly(value));
-  }
-
-  void NotANumberRow(Index flat, const RowPlan& plan) {
-    SetOutputRow(flat, kNaN);
-    Set("lse", flat, Exactly(kNaN));
-    const Index n = contract_.shape.kv_len;
-    for (const KeyTerm& term : plan.terms) Set("weights", flat * n + term.key, Exactly(kNaN));
-    for (const Index key : plan.vanishing) Set("weights", flat * n + key, Exactly(kNaN));
-    for (const Index key : plan.not_a_number) Set("weights", flat * n + key, Exactly(kNaN));
-  }
-
-  // All allowed scores are -infinity and a finite sink takes the whole weight.
-  void SinkTakesAll(Index flat, const RowId& row, const RowPlan& plan) {
-    const Index width = contract_.shape.v_dim;
-    for (Index c = 0; c < width; ++c) {
-      Set("out", flat * width + c, Exactly(NonFiniteColumn(data_, row, plan, c).value_or(0.0)));
-    }
-    Set("lse", flat, Exactly(*plan.sink));
-  }
-
-  void EmptyRowValues(Index flat, const RowId& row, const RowPlan& plan) {
-    if (plan.sink_is_nan || plan.sink) {
-      SetOutputRow(flat, plan.sink_is_nan ? kNaN : 0.0);
-      Set("lse", flat, Exactly(plan.sink_is_nan ? kNaN : *plan.sink));
-      return;
-    }
-    const bool nan = contract_.empty_row == EmptyRow::kNan;
-    SetOutputRow(flat, nan ? kNaN : 0.0);
-    Set("lse", flat, Exactly(nan ? kNaN : -kInfinity));
-    const Index n = contract_.shape.kv_len;
-    if (nan) {
-      for (Index j = 0; j < n; ++j) Set("weights", flat * n + j, Exactly(kNaN));
-    } else if (contract_.empty_row == EmptyRow::kUniform && n > 0) {
-      UniformRow(flat, row);
-    }
-  }
-
-  // The mean of v over all keys, whatever they hold; weights 1/Tk.
-  void UniformRow(Index flat, const RowId& row) {
-    const Index n = contract_.shape.kv_len;
-    const Index width = contract_.shape.v_dim;
-    const auto mean = [&](Index column) {
-      Ball sum;
-      for (Index j = 0; j < n; ++j) {
-        sum.AddProduct(Ball(1.0), data_.Value(row, j)[static_cast<std::size_t>(column)]);
-      }
-      return sum / Ball(static_cast<long>(n));
-    };
-    std::vector<Pending> pending;
-    for (Index c = 0; c < width; ++c) {
-      double special = 0.0;
-      for (Index j = 0; j < n; ++j) {
-        const double value = data_.Value(row, j)[static_cast<std::size_t>(c)];
-        if (!std::isfinite(value)) special += value;
-      }
-      if (special == 0.0) {
-        pending.push_back({"out", flat * width + c, c});
-      } else {
-        Set("out", flat * width + c, Exactly(special));
-      }
-    }
-    for (Index j = 0; j < n; ++j) pending.push_back({"weights", flat * n + j, -1});
-    // A mean is a rational number: at the precision that holds the sum exactly, a midpoint is
-    // exact and rounds to even by itself.
-    Resolve(
-        std::move(pending),
-        [&](const Pending& p) {
-          return p.position < 0 ? Ball(1.0) / Ball(static_cast<long>(n)) : mean(p.position);
-        },
-        [](const Pending&, Ball*, const FloatFormat&) { return std::optional<double>(); }, [] {});
-  }
-
-  void FiniteRow(Index flat, const RowId& row, const RowPlan& plan) {
-    const Index width = contract_.shape.v_dim;
-    const Index n = contract_.shape.kv_len;
-    std::vector<Pending> pending;
-    for (Index c = 0; c < width; ++c) {
-      if (const std::optional<double> special = NonFiniteColumn(data_, row, plan, c); special) {
-        Set("out", flat * width + c, Exactly(*special));
-      } else {
-        pending.push_back({"out", flat * width + c, c});
-      }
-    }
-    pending.push_back({"lse", flat, -1});
-    for (std::size_t t = 0; t < plan.terms.size(); ++t) {
-      pending.push_back({"weights", flat * n + plan.terms[t].key, static_cast<Index>(t)});
-    }
-    std::optional<RowEnclosure> enclosure;
-    Resolve(
-        std::move(pending),
-        [&](const Pending& p) {
-          if (p.tensor[0] == 'o') return enclosure->Output(p.position);
-          return p.position < 0 ? enclosure->LogSumExp()
-                                : enclosure->Weight(static_cast<std::size_t>(p.position));
-        },
-        [&](const Pending& p, Ball* value, const FloatFormat& format) -> std::optional<double> {
-          if (p.tensor[0] == 'l') return enclosure->RoundLogSumExpNearMidpoint(format);
-          if (p.tensor[0] != 'o') return std::nullopt;
-          if (const std::optional<Ball> exact = enclosure->ExactOutput(p.position); exact) {
-            *value = *exact;
-            return RoundedTo(*exact, format);
-          }
-          return enclosure->RoundNearMidpoint(p.position, format);
-        },
-        [&] {
-          enclosure.emplace(data_, row, plan);
-          // The last precision's are the tightest.
-          if (options_.conditions) StoreConditions(flat, row, plan, *enclosure);
-        });
-  }
-
-  // Raises the working precision until every pending element is decided. `prepare` runs at each new
-  // precision, `enclose` gives an element's enclosure; `decide` its rounding where it is, or is
-  // next to, a midpoint, with a tighter enclosure if it knows one.
-  template <class Enclose, class Decide, class Prepare>
-  void Resolve(std::vector<Pending> pending, const Enclose& enclose, const Decide& decide,
-               const Prepare& prepare) {
-    std::erase_if(pending, [&](const Pending& p) { return Find(p.tensor) == nullptr; });
-    long bits = contract_.dtype == DType::kF64 ? 256 : 128;
-    bits = std::max<long>(bits, 64 + 4 * options_.digits);
-    for (;; bits *= 2) {
-      Ball::SetPrecision(bits);
-      prepare();
-      std::vector<Pending> undecided;
-      for (const Pending& p : pending) {
-        if (!Settle(p, enclose(p), bits, decide)) undecided.push_back(p);
-      }
-      pending = std::move(undecided);
-      if (pending.empty() || 2 * bits > std::min(kLargestPrecision, Ball::LargestPrecision()))
-        break;
-    }
-    const std::lock_guard lock(mutex_);
-    result_.largest_precision = std::max(result_.largest_precision, static_cast<int>(bits));
-    result_.undecided += static_cast<Index>(pending.size());
-  }
-
-  template <class Decide>
-  bool Settle(const Pending& p, Ball enclosure, long bits, const Decide& decide) {
-    CertifiedTensor& tensor = *Find(p.tensor);
-    const auto element = static_cast<std::size_t>(p.element);
-    const FloatFormat& format = FormatOf(tensor.dtype);
-    std::optional<double> rounded = RoundedTo(enclosure, format);
-    std::optional<std::string> digits = Digits(enclosure);
-    if (bits >= kTiePrecision && !(rounded && digits)) {
-      const std::optional<double> decided = decide(p, &enclosure, format);
-      if (!rounded) rounded = decided;
-      digits = Digits(enclosure);
-    }
-    const CentreRadius centre = ToCentreRadius(enclosure);
-    tensor.values[element] = {rounded.value_or(RoundToDType(centre.hi, tensor.dtype)), centre.hi,
-                              centre.lo, centre.radius, rounded.has_value()};
-    if (options_.digits > 0) tensor.digits[element] = digits.value_or("");
-    return rounded && digits;
-  }
-
-  // The decimal digits that are asked for; empty text where none are, nothing where not decided.
-  std::optional<std::string> Digits(const Ball& enclosure) const {
-    if (options_.digits == 0) return "";
-    return DecimalDigits(enclosure, options_.digits);
-  }
-
-  void StoreConditions(Index flat, const RowId& row, const RowPlan& plan,
-                       const RowEnclosure& enclosure) {
-    const std::span<const double> q = data_.Query(row);
-    const double scale = contract_.scale.rsqrt_dk
-                             ? 1.0 / std::sqrt(static_cast<double>(contract_.shape.k_dim))
-                             : std::fabs(contract_.scale.value);
-    // Covers the roundings of the sum below and of the scale.
-    const double inflation = 1.0 + (static_cast<double>(q.size()) + 4.0) * 0x1p-52;
-    for (std::size_t t = 0; t < plan.terms.size(); ++t) {
-      const Index key = plan.terms[t].key;
-      const std::span<const double> k = data_.Key(row, key);
-      double sum = 0.0;
-      for (std::size_t d = 0; d < q.size(); ++d) sum += std::fabs(q[d] * k[d]);
-      if (plan.terms[t].capped) sum = std::fabs(*plan.terms[t].capped) / std::max(scale, 1e-300);
-      const auto at = static_cast<std::size_t>(flat * contract_.shape.kv_len + key);
-      result_.conditions.weight[at] = enclosure.Weight(t).Midpoint();
-      result_.conditions.log_weight[at] = enclosure.LogWeight(t).Midpoint();
-      result_.conditions.score_condition[at] = sum * scale * inflation;
-    }
-  }
-
-  void MarkAllowed(Index flat, const RowPlan& plan) {
-    const auto mark = [&](Index key) {
-      result_.conditions.allowed[static_cast<std::size_t>(flat * contract_.shape.kv_len + key)] = 1;
-    };
-    for (const KeyTerm& term : plan.terms) mark(term.key);
-    for (const Index key : plan.vanishing) mark(key);
-    for (const Index key : plan.not_a_number) mark(key);
-  }
-
   const Contract& contract_;
-  const CaseData data_;
+  const CaseData& data_;
   const CertifyOptions& options_;
+  Index rows_ = 0;
   Certified result_;
   std::mutex mutex_;
   Index done_ = 0;
+  std::atomic<bool> cancelled_{false};
 };
 
 }  // namespace
+
+std::array<Index, kRungs> Certified::RungCounts() const {
+  std::array<Index, kRungs> counts{};
+  for (const auto& [name, tensor] : outputs) {
+    for (const CertifiedValue& value : tensor.values) {
+      ++counts[static_cast<std::size_t>(value.rung)];
+    }
+  }
+  return counts;
+}
 
 StatusOr<Certified> Certify(const Case& problem, const CertifyOptions& options) {
   if (Status s = CheckFloatingPointEnvironment(); !s.ok()) return s;
@@ -343,7 +240,7 @@ StatusOr<Certified> Certify(const Case& problem, const CertifyOptions& options) 
   }
   StatusOr<CaseData> data = CaseData::Make(problem);
   if (!data.ok()) return data.status();
-  return Certifier(problem, *std::move(data), options).Run();
+  return Ladder(problem, *data, options).Run();
 }
 
 std::map<std::string, std::string> ReferenceLibraries() { return Ball::Libraries(); }

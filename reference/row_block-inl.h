@@ -41,22 +41,28 @@ class RowPass {
         lanes_(block.lanes),
         keys_(static_cast<std::size_t>(block.last_key - block.first_key)),
         k_(head.k + block.first_key * head.k_dim),
-        v_(head.v + block.first_key * head.v_dim) {
+        v_(head.v + block.first_key * head.v_dim),
+        workspace_(workspace) {
     const auto k_dim = static_cast<std::size_t>(head.k_dim);
     const auto v_dim = static_cast<std::size_t>(head.v_dim);
     weights_ = workspace.Get(0, keys_ * lanes_);
     out_ = workspace.Get(1, v_dim * lanes_);
     scaled_q_ = workspace.Get(2, k_dim * lanes_);
+    kept_ = workspace.Get(3, kKeyBlock * lanes_);
   }
 
-  void Run() {
+  // The rows, as bits, that are left with an undecided element or without their conditions.
+  std::uint32_t Run() {
     BoundScores();
     Scores();
     FinishScores();
+    StoreExponents();
     SoftmaxAndOutput();
     StoreLogSumExp();
     StoreWeights();
     StoreOutput();
+    StoreConditions();
+    return pending_;
   }
 
  private:
@@ -68,9 +74,7 @@ class RowPass {
     return A::Make(hn::Set(d_, x.hi), hn::Set(d_, x.lo));
   }
   // Double-doubles keep the low part of a constant, doubles lose it.
-  static double ErrorOf(const Enclosed& x) {
-    return kPairs ? x.error : x.error + std::fabs(x.lo);
-  }
+  static double ErrorOf(const Enclosed& x) { return kPairs ? x.error : x.error + std::fabs(x.lo); }
 
   // E: bounds |computed - exact| of every allowed score minus the pivot; Lambda.
   void BoundScores() {
@@ -110,8 +114,12 @@ class RowPass {
       // Low parts of the additive plane are lost in double; one sum; then the pivot is subtracted
       // from a number of at most twice the size.
       error += size * (0x1p-99 + (kPairs ? 0.0 : kRoundoff) + 4.0 * kUnit);
-      const bool valid = error < 1e-4 && size < kLargestScore;
-      lambda_[i] = valid ? 1.001 * (error + Constants::kExp + keys_error + 8.0 * kUnit) : HUGE_VAL;
+      const bool valid = error < 1e-4 && size < kLargestSize;
+      // The Gaussian's exponent is at most 2 and passes six roundings.
+      const double gaussian =
+          block_.gaussian_half_width > 0.0 ? Constants::kExp + 16.0 * kUnit : 0.0;
+      lambda_[i] = valid ? 1.001 * (error + Constants::kExp + gaussian + keys_error + 8.0 * kUnit)
+                         : HUGE_VAL;
     }
   }
 
@@ -155,8 +163,7 @@ class RowPass {
     const N below = A::Add(one, t);
     const N th = A::Div(A::Sub(one, t), below);
     const N four_t = A::Mul(A::Make(hn::Set(d_, 4.0), hn::Zero(d_)), t);
-    return {A::Select(negative, A::Sub(A::Zero(d_), th), th),
-            A::Div(four_t, A::Mul(below, below))};
+    return {A::Select(negative, A::Sub(A::Zero(d_), th), th), A::Div(four_t, A::Mul(below, below))};
   }
 
   // Scale, soft cap, bias and exclusion; the pivot of each lane.
@@ -195,8 +202,17 @@ class RowPass {
     return A::Select(vanishes, A::Make(hn::Set(d_, -0.0), hn::Zero(d_)), p);
   }
 
-  // Weights before normalisation (times the factor), their sum, and the sums of weighted values;
-  // key block by key block, so that what was just written is still near.
+  // exp(-2 ((j - p) / D)^2) of local-p attention.
+  HWY_INLINE N Gaussian(std::size_t lane, std::size_t j) const {
+    const double key = static_cast<double>(block_.first_key) + static_cast<double>(j);
+    const N center = A::Make(hn::Load(d_, block_.gaussian_center + lane), hn::Zero(d_));
+    const N distance = A::Sub(A::Make(hn::Set(d_, key), hn::Zero(d_)), center);
+    const N z = A::Div(distance, A::Make(hn::Set(d_, block_.gaussian_half_width), hn::Zero(d_)));
+    return A::Exp(d_, A::Mul(A::Make(hn::Set(d_, -2.0), hn::Zero(d_)), A::Mul(z, z)));
+  }
+
+  // Weights before normalisation (times the Gaussian), their sum, and the sums of kept weighted
+  // values; key block by key block, so that what was just written is still near.
   void SoftmaxAndOutput() {
     const bool wants_out = std::any_of(block_.out, block_.out + block_.rows,
                                        [](const CertifiedValue* row) { return row != nullptr; });
@@ -207,7 +223,6 @@ class RowPass {
     task.y_result = 1;
     task.out = out_;
     task.results = task.y_term;
-    const Plane& factor = block_.factor;
     for (std::size_t first = 0; first < keys_; first += kKeyBlock) {
       const std::size_t last = std::min(keys_, first + kKeyBlock);
       ForLanes([&](std::size_t lane) {
@@ -217,10 +232,7 @@ class RowPass {
           const std::size_t at = j * lanes_ + lane;
           N p = Exponential(A::Load(d_, weights_, at), pivot);
           A::AddAcc(p, sum);
-          if (factor.hi != nullptr) {
-            const V low = factor.lo == nullptr ? hn::Zero(d_) : hn::Load(d_, factor.lo + at);
-            p = A::Mul(p, A::Make(hn::Load(d_, factor.hi + at), low));
-          }
+          if (block_.gaussian_half_width > 0.0) p = A::Mul(p, Gaussian(lane, j));
           A::Store(d_, p, weights_, at);
         }
         N total = A::Sum(sum);
@@ -228,9 +240,7 @@ class RowPass {
         A::Store(d_, total, Denominator(), lane);
       });
       if (!wants_out) continue;
-      task.x = weights_;
-      task.x.hi += first * lanes_;
-      task.x.lo += first * lanes_;
+      task.x = block_.keep == nullptr ? RowsOf(weights_, first) : Kept(first, last);
       task.terms = last - first;
       task.y = v_ + first * task.y_term;
       task.add = first > 0;
@@ -242,6 +252,20 @@ class RowPass {
       const N total = A::Add(A::Load(d_, Denominator(), lane), Exponential(sink, pivot));
       A::Store(d_, total, Denominator(), lane);
     });
+  }
+
+  Plane RowsOf(const Plane& plane, std::size_t first) const {
+    return {plane.hi + first * lanes_, plane.lo + first * lanes_};
+  }
+
+  // The weights of keys first .. last - 1 that dropout keeps, 0 for the others.
+  Plane Kept(std::size_t first, std::size_t last) {
+    const N none = A::Zero(d_);
+    for (std::size_t i = 0; i < (last - first) * lanes_; i += hn::Lanes(d_)) {
+      const auto keep = hn::Gt(hn::Load(d_, block_.keep + first * lanes_ + i), hn::Zero(d_));
+      A::Store(d_, A::Select(keep, A::Load(d_, weights_, first * lanes_ + i), none), kept_, i);
+    }
+    return kept_;
   }
 
   Plane Denominator() { return {denominator_hi_, denominator_lo_}; }
@@ -266,7 +290,8 @@ class RowPass {
     const auto width = static_cast<std::size_t>(head_.v_dim);
     double sum = 0.0;
     for (std::size_t j = 0; j < keys_; ++j) {
-      sum += std::fabs(weights_.hi[j * lanes_ + lane] * v_[j * width + column]);
+      const double keep = block_.keep == nullptr ? 1.0 : block_.keep[j * lanes_ + lane];
+      sum += std::fabs(weights_.hi[j * lanes_ + lane] * v_[j * width + column]) * keep;
     }
     return 1.001 * sum / (denominator_hi_[lane] * block_.kept.hi);
   }
@@ -289,8 +314,8 @@ class RowPass {
         const N o = A::Div(A::Load(d_, out_, c * lanes_ + lane), below);
         const V size = hn::Abs(A::Hi(o));
         const V relative = hn::Mul(hn::Set(d_, 1.002), hn::Load(d_, lambda_ + lane));
-        V bound = hn::Mul(hn::Add(relative, hn::Set(d_, tiny)),
-                          hn::Add(hn::Set(d_, value_bound), size));
+        V bound =
+            hn::Mul(hn::Add(relative, hn::Set(d_, tiny)), hn::Add(hn::Set(d_, value_bound), size));
         bound = hn::MulAdd(hn::Set(d_, 6.0 * kUnit), size, bound);
         bound = hn::Add(bound, hn::Set(d_, bounds[c] == 0.0 ? 0.0 : n * 0x1p-1060));
         hn::Store(A::Hi(o), d_, hi + lane);
@@ -308,9 +333,11 @@ class RowPass {
           out = Settle(hi[i], lo[i], std::max(0.0, radius[i] - less) + 0x1p-52 * radius[i],
                        block_.out_dtype, rung);
         }
+        if (!out.decided) MarkPending(i);
       }
     }
   }
+  void MarkPending(std::size_t row) { pending_ |= std::uint32_t{1} << row; }
 
   // Whether weight p, before normalisation, is the mark that Exponential left.
   static bool Vanishes(double p) { return p == 0.0 && std::signbit(p); }
@@ -338,9 +365,10 @@ class RowPass {
           weight = {0.0, 0.0, 0.0, 0x1p-1074, rung, true};
           continue;
         }
-        const double radius = 2.01 * lambda_[i] * hi[i] + 6.0 * kUnit * hi[i] +
-                              1.01 * Constants::kSmallestExp;
+        const double radius =
+            2.01 * lambda_[i] * hi[i] + 6.0 * kUnit * hi[i] + 1.01 * Constants::kSmallestExp;
         weight = Settle(hi[i], lo[i], radius, block_.out_dtype, rung);
+        if (!weight.decided) MarkPending(i);
       }
     }
   }
@@ -356,8 +384,8 @@ class RowPass {
       const N l = A::Load(d_, Denominator(), lane);
       const DoubleDouble<V> sum{A::Hi(l), A::Lo(d_, l)};
       const DoubleDouble<V> argument{hn::Neg(approximate), hn::Zero(d_)};
-      auto z = AddFp(HWY_NAMESPACE::Mul(d_, sum, HWY_NAMESPACE::Exp(d_, argument)),
-                     hn::Set(d_, -1.0));
+      auto z =
+          AddFp(HWY_NAMESPACE::Mul(d_, sum, HWY_NAMESPACE::Exp(d_, argument)), hn::Set(d_, -1.0));
       const V half_square = hn::Mul(hn::Set(d_, -0.5), hn::Mul(z.hi, z.hi));
       auto lse = TwoSum(hn::Load(d_, pivot_ + lane), approximate);
       lse = HWY_NAMESPACE::Add(lse, AddFp(z, half_square));
@@ -371,13 +399,62 @@ class RowPass {
         if (block_.lse[i] == nullptr || block_.lse[i]->decided) continue;
         const std::size_t at = i - lane;
         const double cube = std::fabs(rest[at] * rest[at] * rest[at]);
-        const double radius = 1.001 * lambda_[i] + 0x1p-99 + cube +
-                              0x1p-100 * std::fabs(hi[at]) +
+        const double radius = 1.001 * lambda_[i] + 0x1p-99 + cube + 0x1p-100 * std::fabs(hi[at]) +
                               static_cast<double>(keys_) * Constants::kSmallestExp;
-        *block_.lse[i] = Settle(hi[at], lo[at], rest[at] < 0x1p-40 ? radius : HUGE_VAL,
-                                block_.lse_dtype, rung);
+        *block_.lse[i] =
+            Settle(hi[at], lo[at], rest[at] < 0x1p-40 ? radius : HUGE_VAL, block_.lse_dtype, rung);
+        if (!block_.lse[i]->decided) MarkPending(i);
       }
     });
+  }
+
+  bool WantsConditions() const { return block_.weight_condition[0] != nullptr; }
+  std::size_t HeadKey(std::size_t j) const {
+    return static_cast<std::size_t>(block_.first_key) + j;
+  }
+
+  // Scores minus pivot, before the exponentials take their place.
+  void StoreExponents() {
+    if (!WantsConditions()) return;
+    for (std::size_t j = 0; j < keys_; ++j) {
+      for (std::size_t i = 0; i < block_.rows; ++i) {
+        block_.log_weight_condition[i][HeadKey(j)] = weights_.hi[j * lanes_ + i] - pivot_[i];
+      }
+    }
+  }
+
+  // Weights, their logarithms, and |scale| sum |q k| rounded up.
+  void StoreConditions() {
+    if (!WantsConditions()) return;
+    for (std::size_t i = 0; i < block_.rows; ++i) {
+      if (!(lambda_[i] < kConditionAccuracy / 4.0)) MarkPending(i);
+      const double log_denominator = std::log(denominator_hi_[i]);
+      for (std::size_t j = 0; j < keys_; ++j) {
+        const double w = weights_.hi[j * lanes_ + i] / denominator_hi_[i];
+        block_.weight_condition[i][HeadKey(j)] = w;
+        block_.log_weight_condition[i][HeadKey(j)] -= log_denominator;
+      }
+    }
+    PanelTask task;
+    task.lanes = lanes_;
+    task.terms = static_cast<std::size_t>(head_.k_dim);
+    task.block = kScoreBlock;
+    task.y = head_.k_magnitude + block_.first_key * head_.k_dim;
+    task.y_term = 1;
+    task.y_result = task.terms;
+    task.results = keys_;
+    task.out = weights_;
+    task.x = scaled_q_;
+    for (std::size_t i = 0; i < task.terms * lanes_; i += hn::Lanes(d_)) {
+      hn::Store(hn::Abs(hn::Load(d_, block_.q + i)), d_, scaled_q_.hi + i);
+    }
+    Panel<DoubleArithmetic<D>, DoubleOperand<D>, true>(d_, task);
+    const double scale = std::fabs(block_.scale.hi) * (1.0 + 0x1p-40);
+    for (std::size_t i = 0; i < block_.rows; ++i) {
+      for (std::size_t j = 0; j < keys_; ++j) {
+        block_.score_condition[i][HeadKey(j)] = weights_.hi[j * lanes_ + i] * scale;
+      }
+    }
   }
 
   const D d_;
@@ -390,6 +467,9 @@ class RowPass {
   Plane weights_;   // [keys, lanes]: scores, then weights before normalisation
   Plane out_;       // [v_dim, lanes]
   Plane scaled_q_;  // [k_dim, lanes]
+  Plane kept_;      // [kKeyBlock, lanes]
+  RungWorkspace& workspace_;
+  std::uint32_t pending_ = 0;
   HWY_ALIGN double lambda_[kMaxRowLanes];
   HWY_ALIGN double pivot_[kMaxRowLanes];
   HWY_ALIGN double denominator_hi_[kMaxRowLanes];
