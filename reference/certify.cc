@@ -20,6 +20,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr long kTiePrecision = 512;  // ties are looked for from here on
 constexpr long kLargestPrecision = 16384;
+constexpr long kLargestTranscendental = 4096;  // where a tie may be undecidable anyway
 
 CertifiedValue Exactly(double value) { return {value, value, 0.0, 0.0, true}; }
 
@@ -253,6 +254,9 @@ class Certifier {
     std::erase_if(pending, [&](const Pending& p) { return Find(p.tensor) == nullptr; });
     long bits = contract_.dtype == DType::kF64 ? 256 : 128;
     bits = std::max<long>(bits, 64 + 4 * options_.digits);
+    const long largest =
+        std::max(bits, std::min(data_.transcendental() ? kLargestTranscendental : kLargestPrecision,
+                                Ball::LargestPrecision()));
     for (;; bits *= 2) {
       Ball::SetPrecision(bits);
       prepare();
@@ -261,8 +265,7 @@ class Certifier {
         if (!Settle(p, enclose(p), bits, decide)) undecided.push_back(p);
       }
       pending = std::move(undecided);
-      if (pending.empty() || 2 * bits > std::min(kLargestPrecision, Ball::LargestPrecision()))
-        break;
+      if (pending.empty() || 2 * bits > largest) break;
     }
     const std::lock_guard lock(mutex_);
     result_.largest_precision = std::max(result_.largest_precision, static_cast<int>(bits));
@@ -294,6 +297,22 @@ class Certifier {
     return DecimalDigits(enclosure, options_.digits);
   }
 
+  // The sum of the magnitudes of what a score sums up, before the scale.
+  double ScoreMagnitude(std::span<const double> q, std::span<const double> k) const {
+    double sum = 0.0;
+    if (contract_.score == ScoreKind::kDot) {
+      for (std::size_t d = 0; d < q.size(); ++d) sum += std::fabs(q[d] * k[d]);
+    } else if (contract_.score == ScoreKind::kGeneral) {
+      for (std::size_t b = 0; b < k.size(); ++b) {
+        const std::span<const double> w = data_.WColumn(static_cast<Index>(b));
+        for (std::size_t a = 0; a < q.size(); ++a) sum += std::fabs(q[a] * w[a] * k[b]);
+      }
+    } else {
+      for (const double factor : data_.va()) sum += std::fabs(factor);
+    }
+    return sum;
+  }
+
   void StoreConditions(Index flat, const RowId& row, const RowPlan& plan,
                        const RowEnclosure& enclosure) {
     const std::span<const double> q = data_.Query(row);
@@ -301,12 +320,13 @@ class Certifier {
                              ? 1.0 / std::sqrt(static_cast<double>(contract_.shape.k_dim))
                              : std::fabs(contract_.scale.value);
     // Covers the roundings of the sum below and of the scale.
-    const double inflation = 1.0 + (static_cast<double>(q.size()) + 4.0) * 0x1p-52;
+    const Dimensions& s = contract_.shape;
+    const auto summands = static_cast<double>(q.size()) * static_cast<double>(s.k_dim) +
+                          static_cast<double>(data_.additive_width());
+    const double inflation = 1.0 + (summands + 4.0) * 0x1p-52;
     for (std::size_t t = 0; t < plan.terms.size(); ++t) {
       const Index key = plan.terms[t].key;
-      const std::span<const double> k = data_.Key(row, key);
-      double sum = 0.0;
-      for (std::size_t d = 0; d < q.size(); ++d) sum += std::fabs(q[d] * k[d]);
+      double sum = ScoreMagnitude(q, data_.Key(row, key));
       if (plan.terms[t].capped) sum = std::fabs(*plan.terms[t].capped) / std::max(scale, 1e-300);
       const auto at = static_cast<std::size_t>(flat * contract_.shape.kv_len + key);
       result_.conditions.weight[at] = enclosure.Weight(t).Midpoint();

@@ -35,7 +35,8 @@ struct CertifiedTensor {
 // What forward error bounds are evaluated from, [B, Hq, Tq, Tk] row-major, in double. `weight` is
 // p_ij before dropout and `log_weight` ln p_ij without a local-p Gaussian, both within a relative
 // 2^-52 (the logarithm tells weights apart that underflow); `score_condition` is
-// |scale| * sum_d |q_id k_jd| rounded up. Only elements with `allowed` mean anything.
+// |scale| * sum_d |q_id k_jd| rounded up (`general`: sum of |q_ia W_ab k_jb|, `additive`: sum of
+// |v_a|, where tanh is at most 1). Only elements with `allowed` mean anything.
 struct Conditions {
   std::vector<std::uint8_t> allowed;
   std::vector<double> weight;
@@ -58,10 +59,10 @@ struct Certified {
   int largest_precision = 0;  // bits that the hardest row took
 };
 
-// Certifies out, lse and weights of a `dot` contract; gradients and other scores are Unsupported.
-// Precision is doubled from 128 (256 for f64) until both ends of every enclosure round alike; exact
-// ties are decided, not approximated (see RowEnclosure::ExactOutput). Refuses to run when the
-// calling thread's floating-point state is not the default one.
+// Certifies out, lse and weights; gradients are Unsupported. Precision is doubled from 128 (256 for
+// f64) until both ends of every enclosure round alike; exact ties are decided, not approximated
+// (see RowEnclosure::ExactOutput). Refuses to run when the calling thread's floating-point state is
+// not the default one.
 StatusOr<Certified> Certify(const Case& problem, const CertifyOptions& options = {});
 
 // Names and versions of the libraries whose arithmetic the reference rests on.

@@ -31,7 +31,8 @@ class RowEnclosure {
   // to be exact: in every group of equal scores the values sum to the number of keys times it. The
   // scores are algebraic numbers, so exponentials of distinct ones are linearly independent over
   // the algebraic numbers (Lindemann-Weierstrass), and there is no other way to be exact. With a
-  // soft cap, ALiBi slopes that are no doubles, or a Gaussian, that is not known.
+  // soft cap, the score `additive`, ALiBi slopes that are no doubles, or a Gaussian, that is not
+  // known.
   std::optional<Ball> ExactOutput(Index column) const;
 
   // The rounding of output `column` where it is not a midpoint between two neighbours in `format`
@@ -43,6 +44,10 @@ class RowEnclosure {
   std::optional<double> RoundLogSumExpNearMidpoint(const FloatFormat& format) const;
 
  private:
+  void ComputeRawScores();
+  Ball AdditiveRaw(Index key, const std::vector<Ball>& query_parts) const;
+  Ball RawDifference(std::size_t t, std::size_t u) const;
+  bool SameArguments(Index key, Index other) const;
   Ball Scaled(const Ball& raw) const;
   Ball BeforeBias(std::size_t t) const;
   Ball Score(std::size_t t) const;
@@ -65,7 +70,7 @@ class RowEnclosure {
   const RowPlan& plan_;
   Ball slope_;             // of ALiBi; 0 without
   Ball root_dk_;           // sqrt(D_k)
-  std::vector<Ball> raw_;  // <q, k_j>
+  std::vector<Ball> raw_;  // the score before its scale
   Ball pivot_score_;
   std::vector<Ball> exponents_;     // s_j - pivot
   std::vector<Ball> unnormalised_;  // e to them, times the Gaussian
