@@ -3,19 +3,15 @@
 #include <boost/multiprecision/eigen.hpp>
 #include <boost/multiprecision/mpfr.hpp>
 
-#include "reference/textbook-inl.h"
 #include "reference/textbook_types.h"
 
 namespace attest {
 
-StatusOr<TextbookResult> TextbookForward(const Case& problem, TextbookNumber number) {
-  if (problem.contract.score != ScoreKind::kDot) {
-    return Unsupported("score.kind: the textbook reference computes 'dot' only");
-  }
-  if (number == TextbookNumber::kCppBinFloat100) return TextbookForwardCppBinFloat(problem);
+TextbookResult EvaluateTextbook(const Case& problem, TextbookNumber number) {
+  if (number == TextbookNumber::kCppBinFloat100) return EvaluateTextbookOnCppBinFloat(problem);
   using Number = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<100>,
                                                boost::multiprecision::et_off>;
-  return Textbook<Number>(problem).Forward();
+  return ToDoubles(EvaluateTextbook(Textbook<Number>(problem)));
 }
 
 }  // namespace attest
