@@ -413,14 +413,5 @@ TEST(Certify, RefusesAnotherRoundingMode) {
   EXPECT_NE(certified.status().message().find("rounding mode"), std::string::npos);
 }
 
-TEST(Certify, RefusesWhatItDoesNotCompute) {
-  Case problem = MakeCase({.shape = {1, 1, 1, 1, 3, 2, 2, 2}}, 0);
-  problem.contract.outputs = {"grad_q"};
-  EXPECT_EQ(Certify(problem).status().code(), StatusCode::kUnsupported);
-  problem.contract.outputs = {"out"};
-  problem.contract.score = ScoreKind::kGeneral;
-  EXPECT_EQ(Certify(problem).status().code(), StatusCode::kUnsupported);
-}
-
 }  // namespace
 }  // namespace attest

@@ -12,8 +12,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/random.h"
-#include "properties/combined_case.h"
+#include "properties/gradient_case.h"
 #include "reference/textbook.h"
 
 namespace attest {
@@ -23,45 +22,8 @@ using Number = boost::multiprecision::number<
     boost::multiprecision::mpfr_float_backend<100, boost::multiprecision::allocate_stack>,
     boost::multiprecision::et_off>;
 
-Tensor Normals(DType dtype, const Shape& shape, const char* name, double factor = 1.0) {
-  const RandomStream stream(0, "textbook gradient", name);
-  Tensor tensor(dtype, shape);
-  for (Index i = 0; i < tensor.size(); ++i) {
-    tensor.Set(i, factor * stream.Normal(static_cast<std::uint64_t>(i)));
-  }
-  return tensor;
-}
-
-// A case with the features of Combined, another score, and every gradient it can have.
 Case WithGradients(unsigned features, ScoreKind score) {
-  Case problem = Combined(features, DType::kF64);
-  Contract& contract = problem.contract;
-  contract.empty_row = EmptyRow::kZero;
-  const Dimensions s = contract.shape;
-  const auto add = [&](const char* name, const Shape& shape, double factor = 1.0) {
-    problem.tensors[name] = Normals(DType::kF64, shape, name, factor);
-  };
-  contract.score = score;
-  if (score != ScoreKind::kDot) {
-    contract.shape.k_dim = 4;
-    add("k", {s.batch, s.kv_heads, s.kv_len, 4});
-    contract.scale = {false, features % 2 == 0 ? 1.0 : -0.75};
-  }
-  if (score == ScoreKind::kGeneral) add("w", {s.qk_dim, 4}, 0.5);
-  if (score == ScoreKind::kAdditive) {
-    add("w_q", {2, s.qk_dim}, 0.5);
-    add("w_k", {2, 4}, 0.5);
-    add("v_a", {2});
-    if (features % 3 != 0) add("b", {2});
-  }
-  if (features % 5 != 1) add("grad_out", {s.batch, s.q_heads, s.q_len, s.v_dim});
-  if (features % 5 != 2) add("grad_lse", {s.batch, s.q_heads, s.q_len});
-  contract.outputs = {"out", "lse"};
-  for (const char* name : {"q", "k", "v", "bias", "sinks", "w", "w_q", "w_k", "v_a", "b"}) {
-    if (problem.Find(name) != nullptr) contract.outputs.push_back(std::string("grad_") + name);
-  }
-  EXPECT_TRUE(FinishCase(&problem).ok());
-  return problem;
+  return CombinedWithGradients(features, score);
 }
 
 // sum grad_out o out + sum grad_lse o LSE over the rows that have an LSE, at a case with one
@@ -138,7 +100,7 @@ TEST_P(TextbookGradientTest, IsTheDifferenceInManyElements) {
 TEST_P(TextbookGradientTest, SumsOverTheAxesOfABroadcastBias) {
   for (const Shape& shape : {Shape{1, 1, 1, 7}, Shape{2, 1, 5, 1}, Shape{1, 4, 1, 1}}) {
     Case problem = WithGradients(2, GetParam());
-    problem.tensors["bias"] = Normals(DType::kF64, shape, "bias");
+    problem.tensors["bias"] = NormalTensor(DType::kF64, shape, "bias");
     ASSERT_TRUE(FinishCase(&problem).ok());
     EXPECT_LT(LargestMismatch(problem, GradientsOf(problem), 4), kDifferenceError);
   }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/fp_environment.h"
+#include "reference/gradient_enclosure.h"
 #include "reference/rounding.h"
 #include "reference/row_enclosure.h"
 
@@ -47,8 +48,15 @@ class Certifier {
  public:
   Certifier(const Case& problem, CaseData data, const CertifyOptions& options)
       : contract_(problem.contract), data_(std::move(data)), options_(options) {
-    for (const char* name : {"out", "lse", "weights"}) {
-      if (!contract_.Wants(name)) continue;
+    for (const std::string& name : contract_.outputs) {
+      if (name.starts_with("grad_")) {
+        const std::string tensor = name.substr(5);
+        for (std::vector<Index>& part : IndependentParts(data_, tensor)) {
+          gradients_.push_back({tensor, std::move(part)});
+        }
+      } else if (name != "out" && name != "lse" && name != "weights") {
+        continue;
+      }
       CertifiedTensor& tensor = result_.outputs[name];
       tensor.dtype = OutputDType(problem, name);
       tensor.shape = OutputShape(problem, name);
@@ -69,14 +77,19 @@ class Certifier {
   StatusOr<Certified> Run() {
     const Dimensions& s = contract_.shape;
     const Index rows = s.batch * s.q_heads * s.q_len;
+    const Index all = rows + static_cast<Index>(gradients_.size());
     std::atomic<Index> next{0};
     std::atomic<bool> cancelled{false};
     const auto work = [&] {
-      for (Index row = next++; row < rows && !cancelled; row = next++) {
-        DoRow(row);
+      for (Index step = next++; step < all && !cancelled; step = next++) {
+        if (step < rows) {
+          DoRow(step);
+        } else {
+          DoGradient(gradients_[static_cast<std::size_t>(step - rows)]);
+        }
         const std::lock_guard lock(mutex_);
         ++done_;
-        if (options_.progress && !options_.progress(done_, rows)) cancelled = true;
+        if (options_.progress && !options_.progress(done_, all)) cancelled = true;
       }
       Ball::FreeThreadCaches();
     };
@@ -94,6 +107,12 @@ class Certifier {
     const char* tensor;
     Index element;
     Index position;  // output column, or term of the plan
+  };
+
+  // Elements of one gradient that other rows reach than those of its other parts.
+  struct GradientPart {
+    std::string tensor;
+    std::vector<Index> elements;
   };
 
   CertifiedTensor* Find(const char* name) {
@@ -252,8 +271,7 @@ class Certifier {
   void Resolve(std::vector<Pending> pending, const Enclose& enclose, const Decide& decide,
                const Prepare& prepare) {
     std::erase_if(pending, [&](const Pending& p) { return Find(p.tensor) == nullptr; });
-    long bits = contract_.dtype == DType::kF64 ? 256 : 128;
-    bits = std::max<long>(bits, 64 + 4 * options_.digits);
+    long bits = FirstPrecision();
     const long largest =
         std::max(bits, std::min(data_.transcendental() ? kLargestTranscendental : kLargestPrecision,
                                 Ball::LargestPrecision()));
@@ -289,6 +307,46 @@ class Certifier {
                               centre.lo, centre.radius, rounded.has_value()};
     if (options_.digits > 0) tensor.digits[element] = digits.value_or("");
     return rounded && digits;
+  }
+
+  // All elements of the part at once, at doubled precision until they are decided.
+  void DoGradient(const GradientPart& part) {
+    const std::string name = "grad_" + part.tensor;
+    CertifiedTensor& tensor = *Find(name.c_str());
+    const FloatFormat& format = FormatOf(tensor.dtype);
+    std::vector<Index> pending = part.elements;
+    long bits = FirstPrecision();
+    for (;; bits *= 2) {
+      Ball::SetPrecision(bits);
+      const std::vector<GradientElement> enclosures = EncloseGradient(data_, part.tensor, pending);
+      std::vector<Index> undecided;
+      for (std::size_t e = 0; e < pending.size(); ++e) {
+        const Pending p{name.c_str(), pending[e], 0};
+        if (enclosures[e].not_a_number) {
+          tensor.values[static_cast<std::size_t>(p.element)] = Exactly(kNaN);
+          continue;
+        }
+        const bool settled =
+            Settle(p, enclosures[e].value, bits,
+                   [&](const Pending&, Ball* value, const FloatFormat&) -> std::optional<double> {
+                     const std::optional<ExactQuotient> exact =
+                         ExactGradient(data_, part.tensor, p.element);
+                     if (!exact) return std::nullopt;
+                     *value = exact->numerator / exact->denominator;
+                     return RoundedQuotient(exact->numerator, exact->denominator, format);
+                   });
+        if (!settled) undecided.push_back(p.element);
+      }
+      pending = std::move(undecided);
+      if (pending.empty() || 2 * bits > std::max(bits, kLargestTranscendental)) break;
+    }
+    const std::lock_guard lock(mutex_);
+    result_.largest_precision = std::max(result_.largest_precision, static_cast<int>(bits));
+    result_.undecided += static_cast<Index>(pending.size());
+  }
+
+  long FirstPrecision() const {
+    return std::max<long>(contract_.dtype == DType::kF64 ? 256 : 128, 64 + 4 * options_.digits);
   }
 
   // The decimal digits that are asked for; empty text where none are, nothing where not decided.
@@ -347,6 +405,7 @@ class Certifier {
   const Contract& contract_;
   const CaseData data_;
   const CertifyOptions& options_;
+  std::vector<GradientPart> gradients_;
   Certified result_;
   std::mutex mutex_;
   Index done_ = 0;
@@ -356,11 +415,6 @@ class Certifier {
 
 StatusOr<Certified> Certify(const Case& problem, const CertifyOptions& options) {
   if (Status s = CheckFloatingPointEnvironment(); !s.ok()) return s;
-  for (const std::string& output : problem.contract.outputs) {
-    if (output.starts_with("grad_")) {
-      return Unsupported("outputs: the reference does not compute '" + output + "'");
-    }
-  }
   StatusOr<CaseData> data = CaseData::Make(problem);
   if (!data.ok()) return data.status();
   return Certifier(problem, *std::move(data), options).Run();

@@ -48,18 +48,19 @@ struct CertifyOptions {
   int threads = 1;  // the result is the same for every number
   int digits = 0;   // significant decimal digits to certify; 0: none
   bool conditions = false;
-  // Called with (rows done, rows in all), from any thread but never twice at once; false cancels.
+  // Called with (rows and parts of gradients done, all of them), from any thread but never twice at
+  // once; false cancels.
   std::function<bool(Index, Index)> progress;
 };
 
 struct Certified {
-  std::map<std::string, CertifiedTensor> outputs;  // those of out, lse, weights that are asked for
+  std::map<std::string, CertifiedTensor> outputs;  // those that are asked for, by name
   Conditions conditions;
   Index undecided = 0;        // elements with decided == false
   int largest_precision = 0;  // bits that the hardest row took
 };
 
-// Certifies out, lse and weights; gradients are Unsupported. Precision is doubled from 128 (256 for
+// Certifies out, lse, weights and gradients. Precision is doubled from 128 (256 for
 // f64) until both ends of every enclosure round alike; exact ties are decided, not approximated
 // (see RowEnclosure::ExactOutput). Refuses to run when the calling thread's floating-point state is
 // not the default one.

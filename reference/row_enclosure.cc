@@ -57,17 +57,17 @@ void RowEnclosure::ComputeRawScores() {
   const auto finite = [](std::span<const double> values) {
     return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
   };
-  std::vector<Ball> query_parts;  // W^T q, or W_q q + b; unused where it is not finite
+  // Parts that are not finite are never used.
   if (contract.score == ScoreKind::kGeneral) {
     for (Index b = 0; b < contract.shape.k_dim; ++b) {
       const std::span<const double> w = data_.WColumn(b);
-      query_parts.push_back(finite(q) && finite(w) ? Ball::Dot(q, w) : Ball());
+      query_parts_.push_back(finite(q) && finite(w) ? Ball::Dot(q, w) : Ball());
     }
   } else if (contract.score == ScoreKind::kAdditive) {
     for (Index a = 0; a < data_.additive_width(); ++a) {
       const std::span<const double> w = data_.WqRow(a);
       const double bias = data_.AdditiveBias(a);
-      query_parts.push_back(
+      query_parts_.push_back(
           finite(q) && finite(w) && std::isfinite(bias) ? Ball::Dot(w, q) + Ball(bias) : Ball());
     }
   }
@@ -78,28 +78,30 @@ void RowEnclosure::ComputeRawScores() {
     } else if (contract.score == ScoreKind::kDot) {
       raw_.push_back(Ball::Dot(q, data_.Key(row_, term.key)));
     } else if (contract.score == ScoreKind::kGeneral) {
-      raw_.push_back(Ball::Dot(query_parts, data_.Key(row_, term.key)));
+      raw_.push_back(Ball::Dot(query_parts_, data_.Key(row_, term.key)));
     } else {
-      raw_.push_back(AdditiveRaw(term.key, query_parts));
+      raw_.push_back(AdditiveRaw(term.key));
     }
   }
 }
 
-Ball RowEnclosure::AdditiveRaw(Index key, const std::vector<Ball>& query_parts) const {
+Ball RowEnclosure::HiddenOf(Index key, Index a) const {
+  const double argument = data_.NonFiniteArgument(row_, key, a);
+  if (argument != 0.0) return Ball(std::copysign(1.0, argument));  // tanh(+-infinity)
+  return Tanh(query_parts_[static_cast<std::size_t>(a)] +
+              Ball::Dot(data_.WkRow(a), data_.Key(row_, key)));
+}
+
+Ball RowEnclosure::AdditiveRaw(Index key) const {
   Ball sum;
   const std::span<const double> factors = data_.va();
   for (std::size_t a = 0; a < factors.size(); ++a) {
-    if (factors[a] == 0.0) continue;
-    const auto index = static_cast<Index>(a);
-    if (const double argument = data_.NonFiniteArgument(row_, key, index); argument != 0.0) {
-      sum.AddProduct(Ball(std::copysign(1.0, argument)), factors[a]);  // tanh(+-infinity)
-    } else {
-      sum.AddProduct(Tanh(query_parts[a] + Ball::Dot(data_.WkRow(index), data_.Key(row_, key))),
-                     factors[a]);
-    }
+    if (factors[a] != 0.0) sum.AddProduct(HiddenOf(key, static_cast<Index>(a)), factors[a]);
   }
   return sum;
 }
+
+Ball RowEnclosure::Hidden(std::size_t t, Index a) const { return HiddenOf(plan_.terms[t].key, a); }
 
 // Whether the arguments of the tanhs that matter are known to be the same for two keys.
 bool RowEnclosure::SameArguments(Index key, Index other) const {
@@ -180,6 +182,28 @@ bool RowEnclosure::SameScore(std::size_t t, std::size_t u) const {
   }
   if (root_dk_.IsExact()) return (raw + root_dk_ * additive).IsZero();
   return raw.IsZero() && additive.IsZero();  // sqrt(D_k) is irrational
+}
+
+bool RowEnclosure::AllScoresEqual() const {
+  for (std::size_t t = 1; t < plan_.terms.size(); ++t) {
+    if (!SameScore(t, 0)) return false;
+  }
+  return !plan_.sink || EqualsSink(0);
+}
+
+Ball RowEnclosure::Softmax(std::size_t t) const {
+  return (plan_.gaussian_center ? Exp(exponents_[t]) : unnormalised_[t]) / denominator_;
+}
+
+Ball RowEnclosure::SinkShare() const {
+  return plan_.sink ? Exp(Ball(*plan_.sink) - pivot_score_) / denominator_ : Ball();
+}
+
+Ball RowEnclosure::TimesSlope(std::size_t t, const Ball& factor) const {
+  const double cap = data_.contract().softcap;
+  if (cap == 0.0) return Scaled(factor);
+  const Ball tanh = Tanh(Scaled(raw_[t]) / Ball(cap));
+  return Scaled(factor * (Ball(1.0) - tanh * tanh));
 }
 
 bool RowEnclosure::EqualsSink(std::size_t t) const {

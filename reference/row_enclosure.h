@@ -24,6 +24,19 @@ class RowEnclosure {
   Ball LogSumExp() const { return pivot_score_ + log_denominator_; }
   // ln p_ij of term `t`, without the Gaussian.
   Ball LogWeight(std::size_t t) const { return exponents_[t] - log_denominator_; }
+  // p_ij of term `t` without the Gaussian, and the Gaussian.
+  Ball Softmax(std::size_t t) const;
+  Ball Gaussian(std::size_t t) const { return Exp(-GaussianExponent(t)); }
+  // The sink's share of the denominator; 0 without a sink.
+  Ball SinkShare() const;
+  // `factor` times the derivative of the score by what its scale and soft cap are applied to.
+  Ball TimesSlope(std::size_t t, const Ball& factor) const;
+  // tanh((W_q q + W_k k + b)_a) of term `t`.
+  Ball Hidden(std::size_t t, Index a) const;
+  // Whether all scores, and the sink, are known to be equal; what the scale is applied to, 0.
+  bool AllScoresEqual() const;
+  bool RawIsZero(std::size_t t) const { return raw_[t].IsZero(); }
+
   // Output `column`; every v of that column must be finite.
   Ball Output(Index column) const;
 
@@ -45,7 +58,8 @@ class RowEnclosure {
 
  private:
   void ComputeRawScores();
-  Ball AdditiveRaw(Index key, const std::vector<Ball>& query_parts) const;
+  Ball HiddenOf(Index key, Index a) const;
+  Ball AdditiveRaw(Index key) const;
   Ball RawDifference(std::size_t t, std::size_t u) const;
   bool SameArguments(Index key, Index other) const;
   Ball Scaled(const Ball& raw) const;
@@ -68,9 +82,10 @@ class RowEnclosure {
   const CaseData& data_;
   const RowId row_;
   const RowPlan& plan_;
-  Ball slope_;             // of ALiBi; 0 without
-  Ball root_dk_;           // sqrt(D_k)
-  std::vector<Ball> raw_;  // the score before its scale
+  Ball slope_;                     // of ALiBi; 0 without
+  Ball root_dk_;                   // sqrt(D_k)
+  std::vector<Ball> query_parts_;  // W^T q, or W_q q + b
+  std::vector<Ball> raw_;          // the score before its scale
   Ball pivot_score_;
   std::vector<Ball> exponents_;     // s_j - pivot
   std::vector<Ball> unnormalised_;  // e to them, times the Gaussian

@@ -31,10 +31,6 @@ double Broadcast(const Tensor& tensor, const RowId& row, Index key) {
   return tensor.At(offset);
 }
 
-Index RowIndex(const Contract& contract, const RowId& row) {
-  return (row.batch * contract.shape.q_heads + row.head) * contract.shape.q_len + row.query;
-}
-
 // |key - center| <= half_width in exact arithmetic: the rounding error of the difference decides
 // where the rounded difference equals the half width.
 bool WithinLocalWindow(Index key, double center, double half_width) {
@@ -51,6 +47,10 @@ bool WithinLocalWindow(Index key, double center, double half_width) {
 RowId RowAt(const Dimensions& shape, Index flat) {
   return {flat / (shape.q_heads * shape.q_len), flat / shape.q_len % shape.q_heads,
           flat % shape.q_len};
+}
+
+Index FlatRow(const Dimensions& shape, const RowId& row) {
+  return (row.batch * shape.q_heads + row.head) * shape.q_len + row.query;
 }
 
 double DefaultAlibiExponent(Index head, Index heads) {
@@ -82,18 +82,20 @@ StatusOr<CaseData> CaseData::Make(const Case& problem) {
       for (Index a = 0; a < s.qk_dim; ++a) data.w_.push_back(w->At(a * s.k_dim + b));
     }
   }
-  for (const std::vector<double>* values :
-       {&data.q_, &data.k_, &data.w_, &data.w_q_, &data.w_k_, &data.b_, &data.v_a_}) {
-    data.finite_ = data.finite_ && std::all_of(values->begin(), values->end(),
-                                               [](double x) { return std::isfinite(x); });
-  }
+  const auto all_finite = [](std::initializer_list<const std::vector<double>*> lists) {
+    return std::all_of(lists.begin(), lists.end(), [](const std::vector<double>* values) {
+      return std::all_of(values->begin(), values->end(), [](double x) { return std::isfinite(x); });
+    });
+  };
+  data.parameters_finite_ = all_finite({&data.w_, &data.w_q_, &data.w_k_, &data.b_, &data.v_a_});
+  data.finite_ = data.parameters_finite_ && all_finite({&data.q_, &data.k_});
   return data;
 }
 
 std::span<const double> CaseData::Query(const RowId& row) const {
   const Dimensions& s = contract_->shape;
   const auto width = static_cast<std::size_t>(s.qk_dim);
-  return {q_.data() + static_cast<std::size_t>(RowIndex(*contract_, row)) * width, width};
+  return {q_.data() + static_cast<std::size_t>(FlatRow(contract_->shape, row)) * width, width};
 }
 
 namespace {
@@ -197,7 +199,7 @@ double CaseData::SinkOf(const RowId& row) const {
 }
 
 double CaseData::LocalCenter(const RowId& row) const {
-  return problem_->Find("local_center")->At(RowIndex(*contract_, row));
+  return problem_->Find("local_center")->At(FlatRow(contract_->shape, row));
 }
 
 std::span<const double> CaseData::WColumn(Index b) const {

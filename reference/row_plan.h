@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/case.h"
@@ -19,6 +20,7 @@ struct RowId {
 
 // Row `flat` of [B, Hq, Tq] in row-major order.
 RowId RowAt(const Dimensions& shape, Index flat);
+Index FlatRow(const Dimensions& shape, const RowId& row);
 
 // Keys first, first + 1, .., last - 1; none when first == last.
 struct KeyRange {
@@ -60,6 +62,8 @@ class CaseData {
   static StatusOr<CaseData> Make(const Case& problem);
 
   const Contract& contract() const { return *contract_; }
+  // A tensor of the case; null when it has none of that name.
+  const Tensor* Find(const std::string& tensor) const { return problem_->Find(tensor); }
   std::span<const double> Query(const RowId& row) const;
   std::span<const double> Key(const RowId& row, Index key) const;
   std::span<const double> Value(const RowId& row, Index key) const;
@@ -76,6 +80,7 @@ class CaseData {
   double NonFiniteArgument(const RowId& row, Index key, Index a) const;
   // Neither q, k nor the parameters hold a NaN or an infinity.
   bool finite() const { return finite_; }
+  bool parameters_finite() const { return parameters_finite_; }
   // Scores, or weights, of which no theorem says when they are equal: `additive`, a soft cap, a
   // local-p Gaussian.
   bool transcendental() const;
@@ -116,6 +121,7 @@ class CaseData {
   const Contract* contract_ = nullptr;
   bool alibi_ = false;
   bool finite_ = true;
+  bool parameters_finite_ = true;
   std::vector<double> q_, k_, v_;
   std::vector<double> w_, w_q_, w_k_, b_, v_a_;  // w_ transposed: [Dk, Dq]
 };
