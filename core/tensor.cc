@@ -75,4 +75,13 @@ void Tensor::Set(Index index, double value) {
   }
 }
 
+std::vector<double> ToDoubles(const Tensor& tensor) {
+  const auto size = static_cast<std::size_t>(tensor.size());
+  if (tensor.dtype() == DType::kF64) return {tensor.data<double>(), tensor.data<double>() + size};
+  if (tensor.dtype() == DType::kF32) return {tensor.data<float>(), tensor.data<float>() + size};
+  std::vector<double> values(size);
+  for (std::size_t i = 0; i < size; ++i) values[i] = tensor.At(static_cast<Index>(i));
+  return values;
+}
+
 }  // namespace attest

@@ -120,6 +120,9 @@ class Tensor {
   std::vector<std::byte> bytes_;
 };
 
+// Every element, exactly, in row-major order.
+std::vector<double> ToDoubles(const Tensor& tensor);
+
 using TensorMap = std::map<std::string, Tensor>;
 
 // `view` with every axis of length 1 stretched to `shape` by stride 0 (broadcasting).

@@ -30,6 +30,15 @@ bool RoundsTo(double nearest, double hi, double lo, double radius, const FloatFo
   return reach < Gap(nearest, outward, format) && back < Gap(nearest, !outward, format);
 }
 
+// For f32 and a plain double `hi`, on the quickest path.
+inline CertifiedValue SettleF32(double hi, double radius, Rung rung) {
+  // Rounding is monotone. Each end is itself rounded to double, by less than the widening.
+  const double widened = radius + 0x1p-52 * std::fabs(hi);
+  const auto lower = static_cast<float>(hi - widened);
+  const auto upper = static_cast<float>(hi + widened);
+  return {static_cast<double>(lower) + 0.0, hi, 0.0, radius, rung, lower == upper};
+}
+
 }  // namespace
 
 std::string_view NameOf(Rung rung) {
@@ -68,6 +77,22 @@ CertifiedValue Settle(double hi, double lo, double radius, DType dtype, Rung run
   }
   value.nearest = nearest + 0.0;
   return value;
+}
+
+bool SettleAll(const double* hi, const double* lo, const double* radius, std::size_t stride,
+               std::size_t count, DType dtype, Rung rung, CertifiedValue* out) {
+  bool all = true;
+  const bool quick = dtype == DType::kF32 && lo == nullptr;
+  for (std::size_t c = 0; c < count; ++c) {
+    if (out[c].decided) continue;
+    const std::size_t at = c * stride;
+    // Comparisons with NaN are false: nothing is decided by a radius or centre that is not finite.
+    out[c] = quick && radius[at] < HUGE_VAL
+                 ? SettleF32(hi[at], radius[at], rung)
+                 : Settle(hi[at], lo == nullptr ? 0.0 : lo[at], radius[at], dtype, rung);
+    all = all && out[c].decided;
+  }
+  return all;
 }
 
 }  // namespace attest

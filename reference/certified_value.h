@@ -2,7 +2,6 @@
 // One certified element, and how an enclosure decides it.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -41,13 +40,9 @@ struct CertifiedValue {
 // every number that near rounds alike. A radius that is NaN or infinite decides nothing.
 CertifiedValue Settle(double hi, double lo, double radius, DType dtype, Rung rung);
 
-// The same for f32 and a plain double `hi`, on the quickest path.
-inline CertifiedValue SettleF32(double hi, double radius, Rung rung) {
-  // Rounding is monotone. Each end is itself rounded to double, by less than the widening.
-  const double widened = radius + 0x1p-52 * std::fabs(hi);
-  const auto lower = static_cast<float>(hi - widened);
-  const auto upper = static_cast<float>(hi + widened);
-  return {static_cast<double>(lower) + 0.0, hi, 0.0, radius, rung, lower == upper};
-}
+// Settles those of out[0 .. count) that are not decided: element c from hi[c * stride], lo (null:
+// 0) and radius likewise. Whether all are decided now.
+bool SettleAll(const double* hi, const double* lo, const double* radius, std::size_t stride,
+               std::size_t count, DType dtype, Rung rung, CertifiedValue* out);
 
 }  // namespace attest

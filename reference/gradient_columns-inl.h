@@ -199,24 +199,24 @@ class ColumnGradients {
     const N scale = F::Number(d_, factor);
     const double scale_size = std::fabs(factor.hi);
     const double scale_error = F::ErrorOf(factor);
-    HWY_ALIGN double hi[kMaxRowLanes];
-    HWY_ALIGN double lo[kMaxRowLanes];
-    for (std::size_t c = 0; c < width; ++c) {
-      ForLanes([&](std::size_t lane) {
-        const N value = A::Mul(A::Load(d_, sums, c * lanes_ + lane), scale);
-        hn::Store(A::Hi(value), d_, hi + lane);
-        hn::Store(A::Lo(d_, value), d_, lo + lane);
-      });
-      for (std::size_t i = 0; i < block_.keys; ++i) {
-        if (results[i] == nullptr || results[i][c].decided) continue;
-        const std::size_t at = c * lanes_ + i;
-        const double tiny = static_cast<double>(block_.rows) * 0x1p-1060;
-        double radius = 1.02 * scale_size * (bounds.hi[at] + tiny) +
-                        1.01 * scale_error * std::fabs(sums.hi[at]) +
-                        4.0 * kUnit * std::fabs(hi[i]);
-        if (bounds.hi[at] == 0.0) radius = 0.0;  // nothing but zeros
-        results[i][c] = Settle(hi[i], lo[i], radius, block_.dtype, rung);
-        if (!results[i][c].decided) pending_ |= std::uint32_t{1} << i;
+    const V tiny = hn::Set(d_, static_cast<double>(block_.rows) * 0x1p-1060);
+    for (std::size_t at = 0; at < width * lanes_; at += hn::Lanes(d_)) {
+      const N total = A::Load(d_, sums, at);
+      const N value = A::Mul(total, scale);
+      A::Store(d_, value, sums, at);
+      const V bound = hn::Load(d_, bounds.hi + at);
+      V radius = hn::Mul(hn::Set(d_, 1.02 * scale_size), hn::Add(bound, tiny));
+      radius = hn::MulAdd(hn::Set(d_, 1.01 * scale_error), hn::Abs(A::Hi(total)), radius);
+      radius = hn::MulAdd(hn::Set(d_, 4.0 * kUnit), hn::Abs(A::Hi(value)), radius);
+      // A bound of 0: nothing but zeros.
+      radius = hn::IfThenElse(hn::Eq(bound, hn::Zero(d_)), hn::Zero(d_), radius);
+      hn::Store(radius, d_, bounds.hi + at);
+    }
+    for (std::size_t i = 0; i < block_.keys; ++i) {
+      if (results[i] == nullptr) continue;
+      if (!SettleAll(sums.hi + i, kPairs ? sums.lo + i : nullptr, bounds.hi + i, lanes_, width,
+                     block_.dtype, rung, results[i])) {
+        pending_ |= std::uint32_t{1} << i;
       }
     }
   }

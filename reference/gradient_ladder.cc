@@ -16,11 +16,10 @@ namespace {
 
 constexpr Index kLongRow = Index{1} << 16;  // as in forward_ladder.cc
 
+// The tensor's elements, or `size` zeros without one.
 std::vector<double> DoublesOf(const Tensor* tensor, Index size) {
-  std::vector<double> values(static_cast<std::size_t>(size), 0.0);
-  if (tensor == nullptr) return values;
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = tensor->At(static_cast<Index>(i));
-  return values;
+  return tensor == nullptr ? std::vector<double>(static_cast<std::size_t>(size), 0.0)
+                           : ToDoubles(*tensor);
 }
 
 class Ladder {
@@ -37,7 +36,12 @@ class Ladder {
         grad_out_(DoublesOf(data_.Find("grad_out"), rows_ * shape_.v_dim)),
         grad_lse_(DoublesOf(data_.Find("grad_lse"), rows_)),
         statistics_(static_cast<std::size_t>(rows_)),
-        heads_(static_cast<std::size_t>(shape_.batch * shape_.kv_heads)) {}
+        heads_(static_cast<std::size_t>(shape_.batch * shape_.kv_heads)),
+        grad_q_(Values("grad_q")),
+        grad_k_(Values("grad_k")),
+        grad_v_(Values("grad_v")),
+        grad_bias_(BiasIsFull() ? Values("grad_bias") : nullptr),
+        grad_sinks_(Values("grad_sinks")) {}
 
   void Run() {
     Rung first = options_.first_rung;
@@ -65,13 +69,13 @@ class Ladder {
     std::vector<Index> members;
   };
 
-  CertifiedTensor* Find(const char* name) {
+  CertifiedValue* Values(const char* name) {
     const auto found = result_.outputs.find(name);
-    return found == result_.outputs.end() ? nullptr : &found->second;
+    return found == result_.outputs.end() ? nullptr : found->second.values.data();
   }
-  CertifiedValue* At(const char* name, Index element) {
-    CertifiedTensor* tensor = Find(name);
-    return tensor == nullptr ? nullptr : tensor->values.data() + element;
+  // Part `index` of consecutive parts of `width` values; null stays null.
+  static CertifiedValue* At(CertifiedValue* values, Index index, Index width) {
+    return values == nullptr ? nullptr : values + index * width;
   }
   // Whether the bias is not broadcast, so that each element has one row.
   bool BiasIsFull() const {
@@ -105,8 +109,8 @@ class Ladder {
       if (refused.empty() && finite) {
         head.rows.push_back(flat);
       } else if (!data_.Plan(row).has_allowed_key()) {
-        SetZero(At("grad_q", flat * shape_.k_dim), shape_.k_dim);
-        if (BiasIsFull()) SetZero(At("grad_bias", flat * shape_.kv_len), shape_.kv_len);
+        SetZero(At(grad_q_, flat, shape_.k_dim), shape_.k_dim);
+        SetZero(At(grad_bias_, flat, shape_.kv_len), shape_.kv_len);
         EmptyRow(flat, row);
       } else {
         head.poisoned = true;
@@ -146,23 +150,29 @@ class Ladder {
     for (std::size_t h = 0; h < heads_.size(); ++h) {
       for (Index j = 0; j < shape_.kv_len && !heads_[h].poisoned; ++j) {
         const Index key = static_cast<Index>(h) * shape_.kv_len + j;
-        if (!AllDecided(At("grad_k", key * shape_.k_dim), shape_.k_dim) ||
-            !AllDecided(At("grad_v", key * shape_.v_dim), shape_.v_dim)) {
+        if (!AllDecided(At(grad_k_, key, shape_.k_dim), shape_.k_dim) ||
+            !AllDecided(At(grad_v_, key, shape_.v_dim), shape_.v_dim)) {
           keys[h].push_back(j);
         }
       }
     }
-    const bool sinks = sinks_known_ && Find("grad_sinks") != nullptr &&
-                       !AllDecided(At("grad_sinks", 0), shape_.q_heads);
+    const bool sinks = sinks_known_ && !AllDecided(grad_sinks_, shape_.q_heads);
     std::vector<std::vector<Index>> rows(heads_.size());
+    std::vector<std::vector<Index>> decided_rows(heads_.size());
     for (std::size_t h = 0; h < heads_.size(); ++h) {
       for (const Index flat : heads_[h].rows) {
-        if (!keys[h].empty() || sinks || !RowDecided(flat)) rows[h].push_back(flat);
+        if (!RowDecided(flat)) {
+          rows[h].push_back(flat);
+        } else if (!keys[h].empty() || sinks) {
+          decided_rows[h].push_back(flat);
+        }
       }
     }
     const std::size_t widest = rung == Rung::kDouble ? kMaxRowLanes : kMaxRowLanes / 2;
     const std::size_t most = shape_.kv_len > kLongRow ? 8 : widest;
-    const std::vector<Group> row_groups = Cut(rows, most);
+    // Apart, so that blocks of rows that only keys need skip the sums for grad_q.
+    std::vector<Group> row_groups = Cut(rows, most);
+    for (Group& group : Cut(decided_rows, most)) row_groups.push_back(std::move(group));
     work_.ForEach(row_groups.size(), [&] {
       return [&, builder = BlockBuilder(inputs_), workspace = RungWorkspace(),
               grad_out = hwy::AllocateAligned<double>(static_cast<std::size_t>(shape_.v_dim) *
@@ -182,9 +192,9 @@ class Ladder {
     });
   }
 
-  bool RowDecided(Index flat) {
-    return AllDecided(At("grad_q", flat * shape_.k_dim), shape_.k_dim) &&
-           (!BiasIsFull() || AllDecided(At("grad_bias", flat * shape_.kv_len), shape_.kv_len));
+  bool RowDecided(Index flat) const {
+    return AllDecided(At(grad_q_, flat, shape_.k_dim), shape_.k_dim) &&
+           AllDecided(At(grad_bias_, flat, shape_.kv_len), shape_.kv_len);
   }
 
   static std::vector<Group> Cut(const std::vector<std::vector<Index>>& by_head, std::size_t most) {
@@ -212,8 +222,7 @@ class Ladder {
     GradientRows gradients;
     gradients.grad_out = grad_out;
     gradients.dtype = contract_.dtype;
-    const bool full_bias = BiasIsFull();
-    if (full_bias) gradients.bias_dtype = data_.Find("bias")->dtype();
+    if (grad_bias_ != nullptr) gradients.bias_dtype = data_.Find("bias")->dtype();
     for (std::size_t lane = 0; lane < block.lanes; ++lane) {
       const Index flat = group.members[std::min(lane, rows.size() - 1)];
       const std::span<const double> values = GradOut(flat);
@@ -224,9 +233,9 @@ class Ladder {
       gradients.grad_lse[lane] = GradLse(flat);
       if (lane >= rows.size()) continue;
       gradients.statistics[lane] = &statistics_[static_cast<std::size_t>(flat)];
-      CertifiedValue* grad_q = At("grad_q", flat * shape_.k_dim);
+      CertifiedValue* grad_q = At(grad_q_, flat, shape_.k_dim);
       if (!AllDecided(grad_q, shape_.k_dim)) gradients.grad_q[lane] = grad_q;
-      CertifiedValue* grad_bias = full_bias ? At("grad_bias", flat * shape_.kv_len) : nullptr;
+      CertifiedValue* grad_bias = At(grad_bias_, flat, shape_.kv_len);
       if (!AllDecided(grad_bias, shape_.kv_len)) {
         gradients.grad_bias[lane] = grad_bias;
         ForbiddenBias(block, lane, grad_bias);
@@ -253,7 +262,7 @@ class Ladder {
 
   // The gradient of a head's sink sums over batches and rows, in double-double.
   void SettleSinks(Rung rung) {
-    CertifiedTensor& tensor = *Find("grad_sinks");
+    const DType dtype = result_.outputs.at("grad_sinks").dtype;
     for (Index h = 0; h < shape_.q_heads; ++h) {
       double hi = 0.0;
       double lo = 0.0;
@@ -275,8 +284,8 @@ class Ladder {
       const double n = static_cast<double>(shape_.batch * shape_.q_len);
       radius = 1.0001 * radius + 2.0 * Gamma(2.0 * n + 2.0) * Gamma(n + 1.0) * magnitude;
       const double sum = hi + lo;
-      CertifiedValue& value = tensor.values[static_cast<std::size_t>(h)];
-      if (!value.decided) value = Settle(sum, lo - (sum - hi), radius, tensor.dtype, rung);
+      CertifiedValue& value = grad_sinks_[h];
+      if (!value.decided) value = Settle(sum, lo - (sum - hi), radius, dtype, rung);
     }
   }
 
@@ -328,8 +337,8 @@ class Ladder {
       }
       if (lane >= block.keys) continue;
       const Index element = static_cast<Index>(group.head) * shape_.kv_len + key;
-      block.grad_k[lane] = At("grad_k", element * shape_.k_dim);
-      block.grad_v[lane] = At("grad_v", element * shape_.v_dim);
+      block.grad_k[lane] = At(grad_k_, element, shape_.k_dim);
+      block.grad_v[lane] = At(grad_v_, element, shape_.v_dim);
     }
     // Tiles of the rows of one query head after the other.
     Index done = 0;
@@ -409,6 +418,7 @@ class Ladder {
     std::vector<Part> parts;
     for (auto& [name, gradient] : result_.outputs) {
       if (!name.starts_with("grad_")) continue;
+      if (AllDecided(gradient.values.data(), static_cast<Index>(gradient.values.size()))) continue;
       const std::string tensor = name.substr(5);
       for (std::vector<Index>& part : IndependentParts(data_, tensor)) {
         std::erase_if(part, [&](Index element) {
@@ -422,7 +432,7 @@ class Ladder {
         const Part& part = parts[i];
         const BallEffort effort =
             CertifyGradient(data_, options_.digits, part.tensor, part.elements,
-                            Find(("grad_" + part.tensor).c_str()));
+                            &result_.outputs.at("grad_" + part.tensor));
         const std::lock_guard lock(effort_mutex_);
         result_.undecided += effort.undecided;
         result_.largest_precision =
@@ -448,7 +458,12 @@ class Ladder {
   const std::vector<double> grad_lse_;     // [rows]
   std::vector<RowStatistics> statistics_;  // [rows], of the rung at work
   std::vector<OneHead> heads_;             // [batch, kv_heads]
-  bool sinks_known_ = true;                // every row's term of the sinks is a finite number
+  CertifiedValue* const grad_q_;           // null: not wanted
+  CertifiedValue* const grad_k_;
+  CertifiedValue* const grad_v_;
+  CertifiedValue* const grad_bias_;  // null as well where the bias is broadcast
+  CertifiedValue* const grad_sinks_;
+  bool sinks_known_ = true;  // every row's term of the sinks is a finite number
   std::mutex effort_mutex_;
 };
 

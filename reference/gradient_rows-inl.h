@@ -324,32 +324,33 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
     const N scale = F::Number(d_, block_.scale);
     const double scale_size = std::fabs(block_.scale.hi);
     const double scale_error = F::ErrorOf(block_.scale);
-    const double value_norm = LargestValueNorm();
-    HWY_ALIGN double hi[kMaxRowLanes];
-    HWY_ALIGN double lo[kMaxRowLanes];
-    HWY_ALIGN double sum[kMaxRowLanes];
+    const double n = static_cast<double>(keys_);
+    HWY_ALIGN double largest_shift[kMaxRowLanes];
+    for (std::size_t i = 0; i < lanes_; ++i) largest_shift[i] = LargestShift(i);
     for (std::size_t c = 0; c < width; ++c) {
-      double k_max = 0.0;
-      for (std::size_t j = 0; j < keys_; ++j) k_max = std::max(k_max, std::fabs(k_[j * width + c]));
+      const double k_max = head_.k_max[c];
       this->ForLanes([&](std::size_t lane) {
-        const N total = A::Load(d_, grad_q_, c * lanes_ + lane);
+        const std::size_t at = c * lanes_ + lane;
+        const N total = A::Load(d_, grad_q_, at);
         const N value = A::Mul(total, scale);
-        hn::Store(hn::Abs(A::Hi(total)), d_, sum + lane);
-        hn::Store(A::Hi(value), d_, hi + lane);
-        hn::Store(A::Lo(d_, value), d_, lo + lane);
+        A::Store(d_, value, grad_q_, at);
+        // What exponentials that are taken as 0 may have been, and products that underflow.
+        V tiny = hn::Mul(hn::Set(d_, n * Constants::kSmallestExp * k_max),
+                         hn::Load(d_, largest_shift + lane));
+        tiny = hn::Add(tiny, hn::Set(d_, n * 0x1p-1060));
+        V radius =
+            hn::Mul(hn::Set(d_, 1.01 * scale_size), hn::Add(hn::Load(d_, bounds_.hi + at), tiny));
+        radius = hn::MulAdd(hn::Set(d_, 1.01 * scale_error), hn::Abs(A::Hi(total)), radius);
+        radius = hn::MulAdd(hn::Set(d_, 4.0 * kUnit), hn::Abs(A::Hi(value)), radius);
+        if (k_max == 0.0) radius = hn::Zero(d_);
+        hn::Store(radius, d_, bounds_.hi + at);
       });
-      for (std::size_t i = 0; i < block_.rows; ++i) {
-        if (gradients_.grad_q[i] == nullptr || gradients_.grad_q[i][c].decided) continue;
-        const double largest_shift =
-            2.0 * gradients_.grad_out_norm[i] * value_norm / block_.kept.hi +
-            std::fabs(gradients_.grad_lse[i]) + 1.0;
-        const double n = static_cast<double>(keys_);
-        const double tiny = n * (Constants::kSmallestExp * largest_shift * k_max + 0x1p-1060);
-        const double radius = 1.01 * scale_size * (bounds_.hi[c * lanes_ + i] + tiny) +
-                              1.01 * scale_error * sum[i] + 4.0 * kUnit * std::fabs(hi[i]);
-        CertifiedValue& value = gradients_.grad_q[i][c];
-        value = Settle(hi[i], lo[i], k_max == 0.0 ? 0.0 : radius, gradients_.dtype, rung);
-        if (!value.decided) MarkPending(i);
+    }
+    for (std::size_t i = 0; i < block_.rows; ++i) {
+      if (gradients_.grad_q[i] == nullptr) continue;
+      if (!SettleAll(grad_q_.hi + i, kPairs ? grad_q_.lo + i : nullptr, bounds_.hi + i, lanes_,
+                     width, gradients_.dtype, rung, gradients_.grad_q[i])) {
+        MarkPending(i);
       }
     }
   }

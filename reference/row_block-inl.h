@@ -52,6 +52,7 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
       : Base(head, block, workspace) {
     out_ = workspace.Get(Base::kFirstFreeSlot, static_cast<std::size_t>(head.v_dim) * lanes_);
     kept_ = workspace.Get(Base::kFirstFreeSlot + 1, kKeyBlock * lanes_);
+    radii_ = workspace.Get(Base::kFirstFreeSlot + 2, static_cast<std::size_t>(head.v_dim) * lanes_);
   }
 
   // The rows, as bits, that are left with an undecided element or without their conditions.
@@ -135,41 +136,42 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
     const N kept = F::Number(d_, block_.kept);
     const double n = static_cast<double>(keys_);
     const Rung rung = kPairs ? Rung::kDoubleDouble : Rung::kDouble;
-    const bool quick = !kPairs && block_.out_dtype == DType::kF32;
-    HWY_ALIGN double hi[kMaxRowLanes];
-    HWY_ALIGN double lo[kMaxRowLanes];
-    HWY_ALIGN double radius[kMaxRowLanes];
     for (std::size_t c = 0; c < width; ++c) {
-      const double value_bound = bounds[c] / block_.kept.hi * (1.0 + 0x1p-50);
+      const double value_bound = ValueBound(bounds[c]);
       const double tiny = 1.01 * n * Constants::kSmallestExp;
       this->ForLanes([&](std::size_t lane) {
+        const std::size_t at = c * lanes_ + lane;
         const N below = A::Mul(A::Load(d_, this->Denominator(), lane), kept);
-        const N o = A::Div(A::Load(d_, out_, c * lanes_ + lane), below);
+        const N o = A::Div(A::Load(d_, out_, at), below);
         const V size = hn::Abs(A::Hi(o));
         const V relative = hn::Mul(hn::Set(d_, 1.002), hn::Load(d_, lambda_ + lane));
         V bound =
             hn::Mul(hn::Add(relative, hn::Set(d_, tiny)), hn::Add(hn::Set(d_, value_bound), size));
         bound = hn::MulAdd(hn::Set(d_, 6.0 * kUnit), size, bound);
         bound = hn::Add(bound, hn::Set(d_, bounds[c] == 0.0 ? 0.0 : n * 0x1p-1060));
-        hn::Store(A::Hi(o), d_, hi + lane);
-        hn::Store(A::Lo(d_, o), d_, lo + lane);
-        hn::Store(bound, d_, radius + lane);
+        A::Store(d_, o, out_, at);
+        hn::Store(bound, d_, radii_.hi + at);
       });
-      for (std::size_t i = 0; i < block_.rows; ++i) {
-        if (block_.out[i] == nullptr || block_.out[i][c].decided) continue;
-        CertifiedValue& out = block_.out[i][c];
-        out = quick ? SettleF32(hi[i], radius[i], rung)
-                    : Settle(hi[i], lo[i], radius[i], block_.out_dtype, rung);
-        if (!out.decided && std::isfinite(radius[i])) {
+    }
+    for (std::size_t i = 0; i < block_.rows; ++i) {
+      CertifiedValue* const out = block_.out[i];
+      if (out == nullptr || SettleAll(out_.hi + i, kPairs ? out_.lo + i : nullptr, radii_.hi + i,
+                                      lanes_, width, block_.out_dtype, rung, out)) {
+        continue;
+      }
+      for (std::size_t c = 0; c < width; ++c) {
+        if (out[c].decided) continue;
+        if (std::isfinite(out[c].radius)) {
           // The magnitude proper instead of its bound, for this element alone.
-          const double less = 1.002 * lambda_[i] * (value_bound - Magnitude(i, c));
-          out = Settle(hi[i], lo[i], std::max(0.0, radius[i] - less) + 0x1p-52 * radius[i],
-                       block_.out_dtype, rung);
+          const double less = 1.002 * lambda_[i] * (ValueBound(bounds[c]) - Magnitude(i, c));
+          const double radius = std::max(0.0, out[c].radius - less) + 0x1p-52 * out[c].radius;
+          out[c] = Settle(out[c].hi, out[c].lo, radius, block_.out_dtype, rung);
         }
-        if (!out.decided) MarkPending(i);
+        if (!out[c].decided) MarkPending(i);
       }
     }
   }
+  double ValueBound(double largest) const { return largest / block_.kept.hi * (1.0 + 0x1p-50); }
   void MarkPending(std::size_t row) { pending_ |= std::uint32_t{1} << row; }
 
   // Whether weight p, before normalisation, is the mark that Exponential left.
@@ -290,8 +292,9 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
     }
   }
 
-  Plane out_;   // [v_dim, lanes]
-  Plane kept_;  // [kKeyBlock, lanes]
+  Plane out_;    // [v_dim, lanes]: sums, then outputs
+  Plane radii_;  // [v_dim, lanes], of out_, in hi
+  Plane kept_;   // [kKeyBlock, lanes]
   std::uint32_t pending_ = 0;
 };
 

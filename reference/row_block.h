@@ -40,6 +40,7 @@ struct HeadOperands {
   const double* k_magnitude = nullptr;  // |k|, where conditions are wanted
   std::vector<double> k_norm;           // [keys], at least the Euclidean norm
   std::vector<double> v_norm;           // [keys], likewise
+  std::vector<double> k_max;            // [k_dim], the largest |k| of each column
   std::vector<double> v_max;            // [v_dim], the largest |v| of each column
   bool exact_products = false;  // a product of two inputs has at most 53 bits and a normal exponent
 };

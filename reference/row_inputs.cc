@@ -55,6 +55,7 @@ RowInputs::RowInputs(const CaseData& data, bool conditions) : data_(data) {
       operands.k_dim = s.k_dim;
       operands.v_dim = s.v_dim;
       operands.exact_products = contract.dtype != DType::kF64;
+      operands.k_max.assign(k_dim, 0.0);
       operands.v_max.assign(v_dim, 0.0);
       if (keys == 0) continue;
       const RowId any{b, g * (s.q_heads / s.kv_heads), 0};
@@ -82,6 +83,9 @@ RowInputs::RowInputs(const CaseData& data, bool conditions) : data_(data) {
       for (std::size_t j = 0; j < keys; ++j) {
         operands.k_norm.push_back(NormBound({operands.k + j * k_dim, k_dim}));
         operands.v_norm.push_back(NormBound({operands.v + j * v_dim, v_dim}));
+        for (std::size_t c = 0; c < k_dim; ++c) {
+          operands.k_max[c] = std::max(operands.k_max[c], std::fabs(operands.k[j * k_dim + c]));
+        }
         for (std::size_t c = 0; c < v_dim; ++c) {
           operands.v_max[c] = std::max(operands.v_max[c], std::fabs(operands.v[j * v_dim + c]));
         }

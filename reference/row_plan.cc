@@ -14,12 +14,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::vector<double> ToDoubles(const Tensor& tensor) {
-  std::vector<double> values(static_cast<std::size_t>(tensor.size()));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = tensor.At(static_cast<Index>(i));
-  return values;
-}
-
 // Element (b, h, i, j) of a rank-4 tensor whose axes of length 1 are broadcast.
 double Broadcast(const Tensor& tensor, const RowId& row, Index key) {
   const Shape& shape = tensor.shape();
@@ -63,6 +57,15 @@ StatusOr<CaseData> CaseData::Make(const Case& problem) {
   CaseData data;
   data.problem_ = &problem;
   data.contract_ = &problem.contract;
+  data.mask_ = problem.Find("mask");
+  data.bias_ = problem.Find("bias");
+  data.kv_lengths_ = problem.Find("kv_lengths");
+  data.q_lengths_ = problem.Find("q_lengths");
+  data.q_documents_ = problem.Find("q_documents");
+  data.kv_documents_ = problem.Find("kv_documents");
+  data.keep_ = problem.Find("keep");
+  data.sinks_ = problem.Find("sinks");
+  data.local_center_ = problem.Find("local_center");
   const Alibi alibi = problem.contract.alibi;
   const bool slopes = problem.Find("alibi_slopes") != nullptr;
   data.alibi_ = alibi != Alibi::kNone && (slopes || alibi == Alibi::kDefault);
@@ -119,9 +122,7 @@ std::span<const double> CaseData::Value(const RowId& row, Index key) const {
   return {v_.data() + GroupRow(*contract_, row, key) * width, width};
 }
 
-double CaseData::dropout_rate() const {
-  return problem_->Find("keep") == nullptr ? 0.0 : contract_->dropout_rate;
-}
+double CaseData::dropout_rate() const { return keep_ == nullptr ? 0.0 : contract_->dropout_rate; }
 
 std::optional<double> CaseData::GivenSlope(Index head) const {
   const Tensor* slopes = problem_->Find("alibi_slopes");
@@ -130,18 +131,16 @@ std::optional<double> CaseData::GivenSlope(Index head) const {
 }
 
 double CaseData::BiasAt(const RowId& row, Index key) const {
-  const Tensor* bias = problem_->Find("bias");
-  return bias == nullptr ? 0.0 : Broadcast(*bias, row, key);
+  return bias_ == nullptr ? 0.0 : Broadcast(*bias_, row, key);
 }
 
 KeyRange CaseData::RangeOf(const RowId& row) const {
   const Dimensions& s = contract_->shape;
-  const auto length = [&](const char* name, Index capacity) {
-    const Tensor* lengths = problem_->Find(name);
+  const auto length = [&](const Tensor* lengths, Index capacity) {
     return lengths == nullptr ? capacity : static_cast<Index>(lengths->At(row.batch));
   };
-  const Index kv_length = length("kv_lengths", s.kv_len);
-  const Index q_length = length("q_lengths", s.q_len);
+  const Index kv_length = length(kv_lengths_, s.kv_len);
+  const Index q_length = length(q_lengths_, s.q_len);
   if (row.query >= q_length) return {};
   KeyRange range{0, kv_length};
   const Index diagonal =
@@ -167,18 +166,16 @@ KeyRange CaseData::RangeOf(const RowId& row) const {
 }
 
 bool CaseData::HasSelections() const {
-  return problem_->Find("mask") != nullptr || problem_->Find("bias") != nullptr ||
-         problem_->Find("q_documents") != nullptr;
+  return mask_ != nullptr || bias_ != nullptr || q_documents_ != nullptr;
 }
 
 bool CaseData::Selected(const RowId& row, Index key) const {
   const Dimensions& s = contract_->shape;
-  const Tensor* mask = problem_->Find("mask");
-  if (mask != nullptr && Broadcast(*mask, row, key) == 0.0) return false;
+  if (mask_ != nullptr && Broadcast(*mask_, row, key) == 0.0) return false;
   if (BiasAt(row, key) == -kInfinity) return false;
-  if (const Tensor* documents = problem_->Find("q_documents"); documents != nullptr) {
-    const double own = documents->At(row.batch * s.q_len + row.query);
-    if (own != problem_->Find("kv_documents")->At(row.batch * s.kv_len + key)) return false;
+  if (q_documents_ != nullptr) {
+    const double own = q_documents_->At(row.batch * s.q_len + row.query);
+    if (own != kv_documents_->At(row.batch * s.kv_len + key)) return false;
   }
   return true;
 }
@@ -189,17 +186,15 @@ bool CaseData::Allowed(const RowId& row, Index key) const {
 }
 
 bool CaseData::Keeps(const RowId& row, Index key) const {
-  const Tensor* keep = problem_->Find("keep");
-  return keep == nullptr || Broadcast(*keep, row, key) != 0.0;
+  return keep_ == nullptr || Broadcast(*keep_, row, key) != 0.0;
 }
 
 double CaseData::SinkOf(const RowId& row) const {
-  const Tensor* sinks = problem_->Find("sinks");
-  return sinks == nullptr ? -kInfinity : sinks->At(row.head);
+  return sinks_ == nullptr ? -kInfinity : sinks_->At(row.head);
 }
 
 double CaseData::LocalCenter(const RowId& row) const {
-  return problem_->Find("local_center")->At(FlatRow(contract_->shape, row));
+  return local_center_->At(FlatRow(contract_->shape, row));
 }
 
 std::span<const double> CaseData::WColumn(Index b) const {

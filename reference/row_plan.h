@@ -95,7 +95,7 @@ class CaseData {
 
   // The given bias tensor's element; 0 without one.
   double BiasAt(const RowId& row, Index key) const;
-  bool has_keep() const { return problem_->Find("keep") != nullptr; }
+  bool has_keep() const { return keep_ != nullptr; }
   // False where dropout drops the key.
   bool Keeps(const RowId& row, Index key) const;
   // The logit of the head's sink, whatever it is; -infinity without one.
@@ -120,6 +120,16 @@ class CaseData {
 
   const Case* problem_ = nullptr;
   const Contract* contract_ = nullptr;
+  // Tensors of the case that rows ask for again and again; null where it has none.
+  const Tensor* mask_ = nullptr;
+  const Tensor* bias_ = nullptr;
+  const Tensor* kv_lengths_ = nullptr;
+  const Tensor* q_lengths_ = nullptr;
+  const Tensor* q_documents_ = nullptr;
+  const Tensor* kv_documents_ = nullptr;
+  const Tensor* keep_ = nullptr;
+  const Tensor* sinks_ = nullptr;
+  const Tensor* local_center_ = nullptr;
   bool alibi_ = false;
   bool finite_ = true;
   bool parameters_finite_ = true;

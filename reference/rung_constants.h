@@ -22,7 +22,7 @@ constexpr double Gamma(double n) { return 1.0000001 * n * kRoundoff / (1.0 - n *
 // Sums are accumulated over at most this many products, then added to a total, so that the error
 // grows with the number of blocks.
 inline constexpr std::size_t kScoreBlock = 32;
-inline constexpr std::size_t kKeyBlock = 64;
+inline constexpr std::size_t kKeyBlock = 32;
 
 constexpr double Blocks(double n, std::size_t block) {
   return (n + static_cast<double>(block) - 1.0) / static_cast<double>(block);
