@@ -329,11 +329,10 @@ class Certifier {
         const bool settled =
             Settle(p, enclosures[e].value, bits,
                    [&](const Pending&, Ball* value, const FloatFormat&) -> std::optional<double> {
-                     const std::optional<ExactQuotient> exact =
-                         ExactGradient(data_, part.tensor, p.element);
+                     const std::optional<Ball> exact = ExactGradient(data_, part.tensor, p.element);
                      if (!exact) return std::nullopt;
-                     *value = exact->numerator / exact->denominator;
-                     return RoundedQuotient(exact->numerator, exact->denominator, format);
+                     *value = *exact;
+                     return RoundedTo(*exact, format);
                    });
         if (!settled) undecided.push_back(p.element);
       }

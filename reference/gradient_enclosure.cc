@@ -319,8 +319,7 @@ Ball LeastCommonMultiple(const std::map<Index, Ball>& by_count) {
 
 }  // namespace
 
-std::optional<ExactQuotient> ExactGradient(const CaseData& data, const std::string& tensor,
-                                           Index element) {
+std::optional<Ball> ExactGradient(const CaseData& data, const std::string& tensor, Index element) {
   const Reach reach(data, tensor);
   const Contract& contract = data.contract();
   if (contract.score == ScoreKind::kAdditive && reach.needs_dr()) return std::nullopt;
@@ -344,20 +343,21 @@ std::optional<ExactQuotient> ExactGradient(const CaseData& data, const std::stri
         RowContribution(data, row, plan, pointer, uniform->gradient).Value(reach, index);
   }
   const Ball multiple = LeastCommonMultiple(by_count);
-  ExactQuotient exact;
-  exact.denominator = multiple * multiple * (Ball(1.0) - Ball(data.dropout_rate()));
-  for (const auto& [count, numerator] : by_count) {
+  Ball denominator = multiple * multiple * (Ball(1.0) - Ball(data.dropout_rate()));
+  Ball numerator;
+  for (const auto& [count, part] : by_count) {
     const Ball factor = multiple / Ball(static_cast<long>(count));
-    exact.numerator += numerator * factor * factor;
+    numerator += part * factor * factor;
   }
   if (reach.needs_dr() && !contract.scale.rsqrt_dk) {
-    exact.numerator = exact.numerator * Ball(contract.scale.value);
-  } else if (reach.needs_dr() && !exact.numerator.IsZero()) {
-    const Ball root = Sqrt(Ball(static_cast<long>(s.k_dim)));
-    exact.denominator = exact.denominator * root;  // inexact unless D_k is a square
+    numerator = numerator * Ball(contract.scale.value);
+  } else if (reach.needs_dr()) {
+    denominator = denominator * Sqrt(Ball(static_cast<long>(s.k_dim)));
   }
-  if (!exact.numerator.IsExact() || !exact.denominator.IsExact()) return std::nullopt;
-  return exact;
+  if (numerator.IsZero()) return numerator;
+  Ball quotient = numerator / denominator;
+  if (!quotient.IsExact()) return std::nullopt;
+  return quotient;
 }
 
 std::vector<std::vector<Index>> IndependentParts(const CaseData& data, const std::string& tensor) {
