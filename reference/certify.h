@@ -2,6 +2,7 @@
 // Certified attention: for every output element the correctly rounded value and an enclosure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,20 +11,9 @@
 
 #include "core/case.h"
 #include "core/status.h"
+#include "reference/certified_value.h"
 
 namespace attest {
-
-// One output element. Where the exact result is a real number:
-//   |exact - (hi + lo)| <= radius, and `nearest` is the exact result rounded once to the output
-//   type (ties to even; an infinity where it is beyond the type's range).
-// Where the contract says NaN or an infinity, nearest = hi is that value, lo = 0 and radius = 0.
-struct CertifiedValue {
-  double nearest = 0.0;
-  double hi = 0.0;
-  double lo = 0.0;
-  double radius = 0.0;
-  bool decided = true;  // false: not separated from a rounding boundary within the precision limit
-};
 
 struct CertifiedTensor {
   DType dtype = DType::kF32;
@@ -33,10 +23,9 @@ struct CertifiedTensor {
 };
 
 // What forward error bounds are evaluated from, [B, Hq, Tq, Tk] row-major, in double. `weight` is
-// p_ij before dropout and `log_weight` ln p_ij without a local-p Gaussian, both within a relative
-// 2^-52 (the logarithm tells weights apart that underflow); `score_condition` is
-// |scale| * sum_d |q_id k_jd| rounded up (`general`: sum of |q_ia W_ab k_jb|, `additive`: sum of
-// |v_a|, where tanh is at most 1). Only elements with `allowed` mean anything.
+// p_ij before dropout, within a relative 2^-30; `log_weight` is ln p_ij without a local-p Gaussian,
+// within 2^-30 (it tells weights apart that underflow); `score_condition` is
+// |scale| * sum_d |q_id k_jd| rounded up. Only elements with `allowed` mean anything.
 struct Conditions {
   std::vector<std::uint8_t> allowed;
   std::vector<double> weight;
@@ -48,22 +37,27 @@ struct CertifyOptions {
   int threads = 1;  // the result is the same for every number
   int digits = 0;   // significant decimal digits to certify; 0: none
   bool conditions = false;
-  // Called with (rows and parts of gradients done, all of them), from any thread but never twice at
-  // once; false cancels.
+  // Where the ladder starts; nothing but cost depends on it (and radii, and digits need kBall).
+  Rung first_rung = Rung::kDouble;
+  // Called with (rows done, rows in all), from any thread but never twice at once; false cancels.
   std::function<bool(Index, Index)> progress;
 };
 
 struct Certified {
-  std::map<std::string, CertifiedTensor> outputs;  // those that are asked for, by name
+  std::map<std::string, CertifiedTensor> outputs;  // those that the contract asks for
   Conditions conditions;
   Index undecided = 0;        // elements with decided == false
-  int largest_precision = 0;  // bits that the hardest row took
+  int largest_precision = 0;  // bits that the hardest row took on rung 2; 0: none got there
+
+  // How many elements each rung settled.
+  std::array<Index, kRungs> RungCounts() const;
 };
 
-// Certifies out, lse, weights and gradients. Precision is doubled from 128 (256 for
-// f64) until both ends of every enclosure round alike; exact ties are decided, not approximated
-// (see RowEnclosure::ExactOutput). Refuses to run when the calling thread's floating-point state is
-// not the default one.
+// Certifies the outputs that a contract asks for. Each element climbs a ladder until its rounding
+// is certain: SIMD double with an a priori bound, SIMD double-double, balls of 128 (256 for f64)
+// bits and then of twice as many each time; exact ties are decided by algebra (docs/reference.md).
+// Memory beyond the outputs grows with the keys of a few rows, not with rows times keys. Refuses to
+// run when the calling thread's floating-point state is not the default one.
 StatusOr<Certified> Certify(const Case& problem, const CertifyOptions& options = {});
 
 // Names and versions of the libraries whose arithmetic the reference rests on.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of products of a lane operand with a broadcast operand: the matrix products of the rungs.
 //
-// Computes: out[r][lane] (+)= sum over t < terms of x[t][lane] * y(t, r), r < results, where y(t, r)
+// Computes: out[r][lane] (+)= sum over t < terms of x[t][lane] * y(t, r), r < results, where y(t,
+// r)
 //   is one double for all lanes.
 // Shapes: x [terms, lanes] and out [results, lanes] planes; y[t * y_term + r * y_result].
 // Rounding points: blocks of `block` terms are summed in order, then added to the total in order;

@@ -17,16 +17,17 @@ namespace HWY_NAMESPACE {
 // Vectors of at most 8 lanes: a block has 8 or a multiple.
 using Tag = hn::CappedTag<double, 8>;
 
-void RowsInDouble(const HeadOperands& head, const RowBlock& block, RungWorkspace& workspace) {
-  RowPass<DoubleArithmetic<Tag>, true, Tag>(head, block, workspace).Run();
+std::uint32_t RowsInDouble(const HeadOperands& head, const RowBlock& block,
+                           RungWorkspace& workspace) {
+  return RowOutputs<DoubleArithmetic<Tag>, true, Tag>(head, block, workspace).Run();
 }
 
-void RowsInDoubleDouble(const HeadOperands& head, const RowBlock& block, RungWorkspace& workspace) {
+std::uint32_t RowsInDoubleDouble(const HeadOperands& head, const RowBlock& block,
+                                 RungWorkspace& workspace) {
   if (head.exact_products) {
-    RowPass<DoubleDoubleArithmetic<Tag>, true, Tag>(head, block, workspace).Run();
-  } else {
-    RowPass<DoubleDoubleArithmetic<Tag>, false, Tag>(head, block, workspace).Run();
+    return RowOutputs<DoubleDoubleArithmetic<Tag>, true, Tag>(head, block, workspace).Run();
   }
+  return RowOutputs<DoubleDoubleArithmetic<Tag>, false, Tag>(head, block, workspace).Run();
 }
 
 }  // namespace HWY_NAMESPACE
@@ -57,14 +58,14 @@ Plane RungWorkspace::Get(std::size_t slot, std::size_t size) {
   return {buffer.hi.get(), buffer.lo.get()};
 }
 
-void CertifyRowsInDouble(const HeadOperands& head, const RowBlock& block,
-                         RungWorkspace& workspace) {
-  HWY_DYNAMIC_DISPATCH(RowsInDouble)(head, block, workspace);
+std::uint32_t CertifyRowsInDouble(const HeadOperands& head, const RowBlock& block,
+                                  RungWorkspace& workspace) {
+  return HWY_DYNAMIC_DISPATCH(RowsInDouble)(head, block, workspace);
 }
 
-void CertifyRowsInDoubleDouble(const HeadOperands& head, const RowBlock& block,
-                               RungWorkspace& workspace) {
-  HWY_DYNAMIC_DISPATCH(RowsInDoubleDouble)(head, block, workspace);
+std::uint32_t CertifyRowsInDoubleDouble(const HeadOperands& head, const RowBlock& block,
+                                        RungWorkspace& workspace) {
+  return HWY_DYNAMIC_DISPATCH(RowsInDoubleDouble)(head, block, workspace);
 }
 
 }  // namespace attest

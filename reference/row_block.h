@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -17,7 +18,9 @@ inline constexpr std::size_t kMaxRowLanes = 32;
 
 // What stands for -infinity in sums of scores: its exponential is 0, and it stays finite.
 inline constexpr double kExcluded = -1e300;
-inline constexpr double kLargestScore = 1e290;
+// Rows with scores beyond this go to rung 2: the low part of a score, which the pivot leaves in the
+// exponent, must stay small.
+inline constexpr double kLargestSize = 0x1p50;
 
 // A real number as a double-double, |exact - (hi + lo)| <= error.
 struct Enclosed {
@@ -34,8 +37,10 @@ struct HeadOperands {
   Index keys = 0;
   Index k_dim = 0;
   Index v_dim = 0;
-  std::vector<double> k_norm;   // [keys], at least the Euclidean norm
-  std::vector<double> v_max;    // [v_dim], the largest |v| of each column
+  const double* k_magnitude = nullptr;  // |k|, where conditions are wanted
+  std::vector<double> k_norm;           // [keys], at least the Euclidean norm
+  std::vector<double> v_norm;           // [keys], likewise
+  std::vector<double> v_max;            // [v_dim], the largest |v| of each column
   bool exact_products = false;  // a product of two inputs has at most 53 bits and a normal exponent
 };
 
@@ -46,7 +51,7 @@ struct RowBlock {
   std::size_t rows = 0;   // lanes in use; the others hold anything finite
   Index first_key = 0;
   Index last_key = 0;
-  const double* q = nullptr;  // [k_dim, lanes]
+  const double* q = nullptr;         // [k_dim, lanes]
   double q_norm[kMaxRowLanes] = {};  // at least the Euclidean norm
 
   Enclosed scale;
@@ -55,11 +60,12 @@ struct RowBlock {
   // Null hi: nothing is excluded or added.
   Plane additive;
   double additive_magnitude[kMaxRowLanes] = {};  // largest |additive| of an allowed key, and |sink|
-  // [keys, lanes]: dropout's keep times local-p's Gaussian, in [0, 1], within a relative 2^-100.
-  // Null hi: all 1.
-  Plane factor;
+  const double* keep =
+      nullptr;  // [keys, lanes]: 0 where dropout drops a weight, else 1; null: all 1
+  double gaussian_half_width = 0.0;  // of local-p attention; 0: none
+  alignas(64) double gaussian_center[kMaxRowLanes] = {};
   alignas(64) double sink[kMaxRowLanes] = {};  // kExcluded: none
-  Enclosed kept{1.0, 0.0, 0.0};    // 1 - rate, exact
+  Enclosed kept{1.0, 0.0, 0.0};                // 1 - rate, exact
 
   // Where results go, by row; null: not wanted. Elements that are decided are left alone.
   CertifiedValue* out[kMaxRowLanes] = {};      // [v_dim]
@@ -67,7 +73,15 @@ struct RowBlock {
   CertifiedValue* weights[kMaxRowLanes] = {};  // [all keys of the head]
   DType out_dtype = DType::kF32;
   DType lse_dtype = DType::kF32;
+
+  // By row, [all keys of the head], where conditions are wanted; see Conditions in certify.h.
+  double* weight_condition[kMaxRowLanes] = {};
+  double* log_weight_condition[kMaxRowLanes] = {};
+  double* score_condition[kMaxRowLanes] = {};
 };
+
+// Conditions are stored where they are known within a relative (logarithms: an absolute) 2^-30.
+inline constexpr double kConditionAccuracy = 0x1p-30;
 
 // Scratch of one thread, reused from block to block.
 class RungWorkspace {
@@ -84,9 +98,11 @@ class RungWorkspace {
   std::unique_ptr<Buffer[]> buffers_;
 };
 
-// Certifies what the block asks for, as far as double (rung 0) or double-double (rung 1) goes.
-void CertifyRowsInDouble(const HeadOperands& head, const RowBlock& block, RungWorkspace& workspace);
-void CertifyRowsInDoubleDouble(const HeadOperands& head, const RowBlock& block,
-                               RungWorkspace& workspace);
+// Certifies what the block asks for, as far as double (rung 0) or double-double (rung 1) goes. The
+// rows, as bits, that are left with an undecided element or without their conditions.
+std::uint32_t CertifyRowsInDouble(const HeadOperands& head, const RowBlock& block,
+                                  RungWorkspace& workspace);
+std::uint32_t CertifyRowsInDoubleDouble(const HeadOperands& head, const RowBlock& block,
+                                        RungWorkspace& workspace);
 
 }  // namespace attest

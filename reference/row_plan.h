@@ -95,6 +95,7 @@ class CaseData {
 
   // The given bias tensor's element; 0 without one.
   double BiasAt(const RowId& row, Index key) const;
+  bool has_keep() const { return problem_->Find("keep") != nullptr; }
   // False where dropout drops the key.
   bool Keeps(const RowId& row, Index key) const;
   // The logit of the head's sink, whatever it is; -infinity without one.

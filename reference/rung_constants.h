@@ -53,7 +53,8 @@ struct DoubleDoubleConstants {
   // at most u times a partial sum, are added up in double. Then one double-double sum a block.
   static constexpr double SumError(double n, std::size_t block) {
     const double length = n < static_cast<double>(block) ? n : static_cast<double>(block);
-    return 1.01 * Gamma(3.0 * length + 3.0) * Gamma(length + 3.0) + (Blocks(n, block) + 1.0) * kUnit;
+    return 1.01 * Gamma(3.0 * length + 3.0) * Gamma(length + 3.0) +
+           (Blocks(n, block) + 1.0) * kUnit;
   }
 };
 
