@@ -131,7 +131,7 @@ TEST(Ball, DotIsTheSumOfItsProducts) {
       const Ball dot = Ball::Dot(a, b);
       const PrecisionScope fine(1000);
       ASSERT_TRUE((dot - sum).ContainsZero()) << "draw " << i << " at " << bits << " bits";
-      if (bits == 1000) ASSERT_TRUE(dot.IsExact());
+      ASSERT_TRUE(bits < 1000 || dot.IsExact());
     }
   }
 }
