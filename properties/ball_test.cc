@@ -105,6 +105,37 @@ TEST(Ball, IsNotFiniteWhereNothingIsKnown) {
   EXPECT_EQ(RoundedTo(Tanh(Ball(0x1p-600)), kFormatF64), 0x1p-600);
 }
 
+// Narrow and wide ranges of exponents, at precisions below and above what the sums need.
+TEST(Ball, DotIsTheSumOfItsProducts) {
+  const RandomStream stream(1, "dot", "operands");
+  for (std::uint64_t i = 0; i < 1500; ++i) {
+    const std::uint64_t spread = std::uint64_t{1} << (i % 9);
+    std::vector<double> a;
+    std::vector<double> b;
+    for (std::uint64_t j = 0; j < 1 + i % 7; ++j) {
+      const std::uint64_t at = 100 * i + 2 * j;
+      const int shift = static_cast<int>(stream.Below(at + 1000000, spread)) - 60;
+      a.push_back(std::ldexp(stream.Normal(at), shift));
+      const double other = stream.Normal(at + 1);
+      b.push_back(i % 2 == 0 ? other : static_cast<double>(static_cast<float>(other)));
+    }
+    if (i % 5 == 0) a[0] = 0.0;
+    Ball sum;
+    {
+      const PrecisionScope scope(1000);
+      for (std::size_t j = 0; j < a.size(); ++j) sum += Ball(a[j]) * Ball(b[j]);
+      ASSERT_TRUE(sum.IsExact());
+    }
+    for (const long bits : {64L, 128L, 192L, 256L, 400L, 1000L}) {
+      const PrecisionScope scope(bits);
+      const Ball dot = Ball::Dot(a, b);
+      const PrecisionScope fine(1000);
+      ASSERT_TRUE((dot - sum).ContainsZero()) << "draw " << i << " at " << bits << " bits";
+      ASSERT_TRUE(bits < 1000 || dot.IsExact());
+    }
+  }
+}
+
 TEST(Ball, DotEnclosesWhatDoesNotFit) {
   const std::vector<double> a{0x1p200, 1.0, -0x1p200, 0x1p-200};
   const std::vector<double> b{1.0, 1.0, 1.0, 1.0};

@@ -229,6 +229,20 @@ TEST(CertifyGradient, DecidesExactTiesToEven) {
   Ask(&score, {"grad_bias", "grad_k"});
   EXPECT_EQ(Nearest(score, "grad_bias", 0), 0.25);
   EXPECT_EQ(Nearest(score, "grad_k", 1), -0.25);
+  // dS_1 = (1/3) (v_1 - (v_1 + v_2 + v_3) / 3 + dL) = (3 + 3 * 2^-24) / 3.
+  Case lse = UnitCase(DType::kF32, {0.5, 0.5, 0.5}, {4.5, 0.0, 0.0});
+  lse.tensors["bias"] = Tensor(DType::kF32, {1, 1, 1, 3});
+  lse.tensors["grad_lse"] = Filled(DType::kF32, {1, 1, 1}, {3 * 0x1p-24});
+  Ask(&lse, {"grad_bias"});
+  EXPECT_EQ(Nearest(lse, "grad_bias", 0), 1.0);
+  // By the keys, times a scale of 1/sqrt(4), or 2.
+  lse.contract.shape.qk_dim = lse.contract.shape.k_dim = 4;
+  lse.tensors["q"] = Filled(DType::kF32, {1, 1, 1, 4}, {1, 1, 1, 1});
+  lse.tensors["k"] = Tensor(DType::kF32, {1, 1, 3, 4});
+  Ask(&lse, {"grad_k"});
+  EXPECT_EQ(Nearest(lse, "grad_k", 0), 0.5);
+  lse.contract.scale = {false, 2.0};
+  EXPECT_EQ(Nearest(lse, "grad_k", 0), 2.0);
   // Dropout divides by 3/4: 9 * 2^-26 / (3 * 3/4) + 1.5 / (2 * 3/4) = 1 + 2^-24.
   problem.tensors["keep"] = Filled(DType::kBool, {1, 1, 1, 3}, {1, 1, 1});
   problem.contract.dropout_rate = 0.25;
@@ -328,6 +342,12 @@ TEST(CertifyScores, DecideTiesOfEqualScores) {
   additive.tensors["v_a"] = Filled(DType::kF32, {2}, {2.0, 0.5});
   Ask(&additive, {"out"});
   EXPECT_EQ(Nearest(additive, "out"), 1.0);
+  // The least difference of the keys is no tie.
+  additive.tensors["k"] = Filled(DType::kF32, {1, 1, 2, 2}, {0.0, 0.0, 0.0, -0x1p-149});
+  EXPECT_EQ(Nearest(additive, "out"), 1.0);
+  additive.tensors["k"].Set(3, 0x1p-149);
+  EXPECT_EQ(Nearest(additive, "out"), 1.0 + ulp);
+  additive.tensors["k"] = Filled(DType::kF32, {1, 1, 2, 2}, {0.25, 0.5, 0.5, 0.25});
   Case general = UnitCase(DType::kF32, {0.3, 0.3}, {1.0, 1.0 + ulp});
   general.contract.score = ScoreKind::kGeneral;
   general.contract.scale = {false, 0.1};

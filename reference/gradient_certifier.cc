@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "reference/gradient_enclosure.h"
+#include "reference/rounding.h"
 
 namespace attest {
 
@@ -26,10 +27,10 @@ BallEffort CertifyGradient(const CaseData& data, int digits, const std::string& 
         continue;
       }
       const auto decide = [&](Ball* value) -> std::optional<double> {
-        const std::optional<ExactQuotient> exact = ExactGradient(data, tensor, element);
+        const std::optional<Ball> exact = ExactGradient(data, tensor, element);
         if (!exact) return std::nullopt;
-        *value = exact->numerator / exact->denominator;
-        return RoundedQuotient(exact->numerator, exact->denominator, format);
+        *value = *exact;
+        return RoundedTo(*exact, format);
       };
       if (!SettleBall(enclosures[e].value, bits, digits, decide, element, gradient)) {
         undecided.push_back(element);

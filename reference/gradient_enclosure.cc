@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/gradient_enclosure.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <map>
@@ -21,6 +22,9 @@ Of TensorNamed(const std::string& name) {
   assert(found != names.end());
   return found->second;
 }
+
+// The index of an element of a tensor of up to four axes.
+using ElementIndex = std::array<Index, 4>;
 
 // Which elements of the gradient of one tensor a row reaches. Rows and elements of equal buckets
 // belong together.
@@ -70,7 +74,12 @@ class Reach {
     }
   }
 
-  std::vector<Index> IndexOf(Index element) const { return Unflatten(element, tensor_.shape()); }
+  ElementIndex IndexOf(Index element) const {
+    const std::vector<Index> index = Unflatten(element, tensor_.shape());
+    ElementIndex result{};
+    std::copy(index.begin(), index.end(), result.begin());
+    return result;
+  }
   // A bias that repeats over keys.
   bool EveryKey() const { return of_ == Of::kBias && tensor_.shape()[3] == 1; }
 
@@ -94,7 +103,7 @@ class RowContribution {
   }
 
   // Whether the row reaches the element at all.
-  bool Reaches(const Reach& reach, const std::vector<Index>& index) const {
+  bool Reaches(const Reach& reach, const ElementIndex& index) const {
     switch (reach.of()) {
       case Of::kK:
       case Of::kV:
@@ -108,40 +117,48 @@ class RowContribution {
     }
   }
 
-  // Of an element that the row reaches.
-  Ball Value(const Reach& reach, const std::vector<Index>& index) {
+  // Adds what it contributes to an element that it reaches.
+  void AddTo(Ball* sum, const Reach& reach, const ElementIndex& index) {
     switch (reach.of()) {
       case Of::kQ:
-        return ByQuery(index[3]);
+        *sum += ByQuery(index[3]);
+        break;
       case Of::kK:
-        return ByKey(static_cast<std::size_t>(TermOf(index[2])), index[3]);
-      case Of::kV: {
-        const auto t = static_cast<std::size_t>(TermOf(index[2]));
-        const Tensor* grad_out = data_.Find("grad_out");
-        if (grad_out == nullptr) return Ball();
-        const Dimensions& s = data_.contract().shape;
-        return gradient_.kept[t] * Ball(grad_out->At(FlatRow(s, row_) * s.v_dim + index[3]));
-      }
-      case Of::kBias: {
-        if (!reach.EveryKey()) return gradient_.ds[static_cast<std::size_t>(TermOf(index[3]))];
-        Ball sum;
-        for (const Ball& ds : gradient_.ds) sum += ds;
-        return sum;
-      }
+        AddByKey(sum, static_cast<std::size_t>(TermOf(index[2])), index[3]);
+        break;
+      case Of::kV:
+        if (const Tensor* grad_out = data_.Find("grad_out"); grad_out != nullptr) {
+          const Dimensions& s = data_.contract().shape;
+          sum->AddProduct(gradient_.kept[static_cast<std::size_t>(TermOf(index[2]))],
+                          grad_out->At(FlatRow(s, row_) * s.v_dim + index[3]));
+        }
+        break;
+      case Of::kBias:
+        if (!reach.EveryKey()) {
+          *sum += gradient_.ds[static_cast<std::size_t>(TermOf(index[3]))];
+        } else {
+          for (const Ball& ds : gradient_.ds) *sum += ds;
+        }
+        break;
       case Of::kSinks:
-        return gradient_.d_sink;
+        *sum += gradient_.d_sink;
+        break;
       case Of::kW:
-        return KeySum(index[1]) * Ball(Query(index[0]));
+        sum->AddProduct(KeySum(index[1]), Query(index[0]));
+        break;
       case Of::kWq:
-        return UnitSum(index[0]) * Ball(Query(index[1]));
+        sum->AddProduct(UnitOf(index[0]).sum, Query(index[1]));
+        break;
       case Of::kWk:
-        return UnitKeySum(index[0], index[1]);
+        *sum += UnitKeySum(index[0], index[1]);
+        break;
       case Of::kVa:
-        return HiddenSum(index[0]);
+        *sum += HiddenSum(index[0]);
+        break;
       case Of::kB:
-        return UnitSum(index[0]);
+        *sum += UnitOf(index[0]).sum;
+        break;
     }
-    return Ball();
   }
 
  private:
@@ -183,7 +200,6 @@ class RowContribution {
     }
     return *unit;
   }
-  Ball UnitSum(Index a) { return UnitOf(a).sum; }
   Ball HiddenSum(Index a) {
     Ball sum;
     const Unit& unit = UnitOf(a);
@@ -211,18 +227,18 @@ class RowContribution {
     return sum;
   }
 
-  Ball ByKey(std::size_t t, Index d) {
-    if (kind() == ScoreKind::kDot) return gradient_.dr[t] * Ball(Query(d));
-    if (kind() == ScoreKind::kGeneral) {
+  void AddByKey(Ball* sum, std::size_t t, Index d) {
+    if (kind() == ScoreKind::kDot) {
+      sum->AddProduct(gradient_.dr[t], Query(d));
+    } else if (kind() == ScoreKind::kGeneral) {
       std::optional<Ball>& projected = projected_queries_[d];
       if (!projected) projected = Ball::Dot(data_.Query(row_), data_.WColumn(d));
-      return gradient_.dr[t] * *projected;
+      *sum += gradient_.dr[t] * *projected;
+    } else {
+      for (Index a = 0; a < data_.additive_width(); ++a) {
+        sum->AddProduct(UnitOf(a).z[t], data_.WkRow(a)[static_cast<std::size_t>(d)]);
+      }
     }
-    Ball sum;
-    for (Index a = 0; a < data_.additive_width(); ++a) {
-      sum.AddProduct(UnitOf(a).z[t], data_.WkRow(a)[static_cast<std::size_t>(d)]);
-    }
-    return sum;
   }
 
   const CaseData& data_;
@@ -265,7 +281,7 @@ std::vector<GradientElement> EncloseGradient(const CaseData& data, const std::st
                                              std::span<const Index> elements) {
   const Reach reach(data, tensor);
   const auto positions = ByBucket(reach, elements);
-  std::vector<std::vector<Index>> indices;
+  std::vector<ElementIndex> indices;
   for (const Index element : elements) indices.push_back(reach.IndexOf(element));
   std::vector<GradientElement> results(elements.size());
   const Dimensions& s = data.contract().shape;
@@ -289,7 +305,7 @@ std::vector<GradientElement> EncloseGradient(const CaseData& data, const std::st
       if (poisoned) {
         results[e].not_a_number = true;
       } else if (!results[e].not_a_number) {
-        results[e].value += contribution.Value(reach, indices[e]);
+        contribution.AddTo(&results[e].value, reach, indices[e]);
       }
     }
   }
@@ -319,12 +335,11 @@ Ball LeastCommonMultiple(const std::map<Index, Ball>& by_count) {
 
 }  // namespace
 
-std::optional<ExactQuotient> ExactGradient(const CaseData& data, const std::string& tensor,
-                                           Index element) {
+std::optional<Ball> ExactGradient(const CaseData& data, const std::string& tensor, Index element) {
   const Reach reach(data, tensor);
   const Contract& contract = data.contract();
   if (contract.score == ScoreKind::kAdditive && reach.needs_dr()) return std::nullopt;
-  const std::vector<Index> index = reach.IndexOf(element);
+  const ElementIndex index = reach.IndexOf(element);
   const Dimensions& s = contract.shape;
   std::map<Index, Ball> by_count;  // numerators over count^2 (1 - rate)
   for (Index flat = 0; flat < s.batch * s.q_heads * s.q_len; ++flat) {
@@ -340,24 +355,25 @@ std::optional<ExactQuotient> ExactGradient(const CaseData& data, const std::stri
     const std::optional<UniformRowGradient> uniform =
         UniformGradient(data, row, plan, pointer, reach.needs_dr());
     if (!uniform) return std::nullopt;
-    by_count[uniform->count] +=
-        RowContribution(data, row, plan, pointer, uniform->gradient).Value(reach, index);
+    RowContribution(data, row, plan, pointer, uniform->gradient)
+        .AddTo(&by_count[uniform->count], reach, index);
   }
   const Ball multiple = LeastCommonMultiple(by_count);
-  ExactQuotient exact;
-  exact.denominator = multiple * multiple * (Ball(1.0) - Ball(data.dropout_rate()));
-  for (const auto& [count, numerator] : by_count) {
+  Ball denominator = multiple * multiple * (Ball(1.0) - Ball(data.dropout_rate()));
+  Ball numerator;
+  for (const auto& [count, part] : by_count) {
     const Ball factor = multiple / Ball(static_cast<long>(count));
-    exact.numerator += numerator * factor * factor;
+    numerator += part * factor * factor;
   }
   if (reach.needs_dr() && !contract.scale.rsqrt_dk) {
-    exact.numerator = exact.numerator * Ball(contract.scale.value);
-  } else if (reach.needs_dr() && !exact.numerator.IsZero()) {
-    const Ball root = Sqrt(Ball(static_cast<long>(s.k_dim)));
-    exact.denominator = exact.denominator * root;  // inexact unless D_k is a square
+    numerator = numerator * Ball(contract.scale.value);
+  } else if (reach.needs_dr()) {
+    denominator = denominator * Sqrt(Ball(static_cast<long>(s.k_dim)));
   }
-  if (!exact.numerator.IsExact() || !exact.denominator.IsExact()) return std::nullopt;
-  return exact;
+  if (numerator.IsZero()) return numerator;
+  Ball quotient = numerator / denominator;
+  if (!quotient.IsExact()) return std::nullopt;
+  return quotient;
 }
 
 std::vector<std::vector<Index>> IndependentParts(const CaseData& data, const std::string& tensor) {

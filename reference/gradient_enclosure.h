@@ -26,15 +26,10 @@ struct GradientElement {
 std::vector<GradientElement> EncloseGradient(const CaseData& data, const std::string& tensor,
                                              std::span<const Index> elements);
 
-// The element as an exact quotient of exact numbers, where every row that reaches it has equal
-// scores only (see UniformGradient) and the working precision holds both. Not for elements that are
-// NaN.
-struct ExactQuotient {
-  Ball numerator;
-  Ball denominator{1.0};  // positive
-};
-std::optional<ExactQuotient> ExactGradient(const CaseData& data, const std::string& tensor,
-                                           Index element);
+// The element as an exact number, where every row that reaches it has equal scores only (see
+// UniformGradient), the quotient that it is then has a finite binary expansion, as every midpoint
+// has, and the working precision holds it. Not for elements that are NaN.
+std::optional<Ball> ExactGradient(const CaseData& data, const std::string& tensor, Index element);
 
 // The elements of a tensor in parts that no row has in common, or a single one where every row
 // reaches every element: work that different threads can do.
