@@ -41,7 +41,7 @@ FamilyTally RunCase(const Family& family, Index index, const ValidationOptions& 
     return tally;
   }
   start = Clock::now();
-  StatusOr<Certified> certified = Certify(*problem);
+  StatusOr<Certified> certified = Certify(*problem, options.certify);
   tally.certify_seconds = SecondsSince(start);
   if (!certified.ok()) {
     refuse(certified.status());

@@ -21,8 +21,9 @@ struct ValidationOptions {
   // counts the same cases: the shortest beginning of the sequence that has so many elements.
   Index elements = std::numeric_limits<Index>::max();
   double seconds = std::numeric_limits<double>::infinity();
-  Index first_index = 0;  // of the cases of each family
-  int threads = 2;
+  Index first_index = 0;   // of the cases of each family
+  int threads = 2;         // each certifies and judges cases of its own
+  CertifyOptions certify;  // of every case
   // Changes what Certify returned before it is judged: how a test shows that a fault is seen.
   std::function<void(const Case&, Certified*)> tamper;
   // Called after every case, never twice at once, with the elements and faults so far.
@@ -53,7 +54,7 @@ struct Validation {
 
 Validation Validate(const ValidationOptions& options);
 
-// The run as a record; what must hold of the mixture of a full run (see MixtureFaults) with it.
+// The run as a record, with its MixtureFaults.
 nlohmann::ordered_json ToJson(const Validation& validation, const ValidationOptions& options);
 
 // What a run over all families falls short of, one line each: a tenth of the elements from 1000
