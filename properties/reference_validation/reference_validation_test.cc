@@ -9,7 +9,10 @@
 
 #include "core/random.h"
 #include "properties/reference_validation/midpoint_side.h"
+#include "properties/reference_validation/tracked.h"
 #include "properties/reference_validation/validation.h"
+#include "properties/reference_validation/witness_number.h"
+#include "reference/textbook_gradient-inl.h"
 
 namespace attest {
 namespace {
@@ -150,6 +153,37 @@ TEST(ReferenceValidation, EveryFamilyDrawsCasesOfItsOwn) {
       const Tensor& q = *drawn->Find("q");
       EXPECT_TRUE(std::equal(q.bytes(), q.bytes() + q.byte_size(), again->Find("q")->bytes()));
     }
+  }
+}
+
+// Against the same formula in 200 digits: the error of the witness is below its bound in every
+// element, and the bound is not absurd.
+TEST(Tracked, BoundsTheErrorOfTheWitness) {
+  using Wide = boost::multiprecision::number<
+      boost::multiprecision::mpfr_float_backend<200, boost::multiprecision::allocate_stack>,
+      boost::multiprecision::et_off>;
+  for (const Family& family : Families()) {
+    const StatusOr<Case> problem = DrawCase(family, 2, 0);
+    ASSERT_TRUE(problem.ok());
+    const auto exact = EvaluateTextbook(Textbook<Wide>(*problem));
+    const auto witness = EvaluateTextbook(Textbook<WitnessNumber>(*problem));
+    const auto tracked = EvaluateTextbook(Textbook<Tracked>(*problem));
+    double largest = 0.0;
+    for (const auto& [output, values] : witness) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if (!isfinite(values[i])) continue;
+        const Tracked& bound = tracked.at(output)[i];
+        const Wide error(abs(Wide(Wide(values[i]) - exact.at(output)[i])));
+        const Wide allowed(kWitnessRoundoff * bound.error);
+        ASSERT_LE(error, allowed) << family.name << " " << output << " " << i;
+        if (allowed > 0) largest = std::max(largest, static_cast<double>(Wide(error / allowed)));
+        // The value itself is one of 64 bits.
+        const Wide off(abs(Wide(Wide(bound.value) - exact.at(output)[i])));
+        ASSERT_LE(off, Wide(0x1p-62L * bound.error)) << family.name << " " << output << " " << i;
+      }
+    }
+    // Not by more than what the number of operations explains; a case may have no rounding at all.
+    if (largest > 0.0) EXPECT_GT(largest, 1e-6) << family.name;
   }
 }
 

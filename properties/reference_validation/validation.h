@@ -38,7 +38,7 @@ struct FamilyTally {
   Index refused = 0;        // cases that Certify returned a Status for, or that are no case
   std::string first_refusal;
   Index first_faulty_index = -1;  // of the first case with a fault
-  double draw_seconds = 0.0;      // summed over threads, like the next two
+  double draw_seconds = 0.0;      // processor time, like the next two
   double certify_seconds = 0.0;
   double witness_seconds = 0.0;
 };
