@@ -133,7 +133,7 @@ class ElementJudge {
     if (verdict_->examples.size() >= kExamples) return;
     const Number distance(witness - Number(got.hi) - Number(got.lo));
     verdict_->examples.push_back(
-        {fault, output_, element, got.nearest, expected,
+        {fault, output_, element, -1, got.nearest, expected,
          fmt::format("witness {}, enclosure {:a} + {:a} +- {:.3g}, distance {:.3g}",
                      witness.str(40), got.hi, got.lo, got.radius, static_cast<double>(distance))});
   }

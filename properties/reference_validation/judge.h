@@ -23,6 +23,7 @@ struct FaultyElement {
   Fault fault;
   std::string output;
   Index element = 0;
+  Index index = -1;  // of the case, where it is drawn from a family
   double got = 0.0;
   double expected = 0.0;
   std::string detail;

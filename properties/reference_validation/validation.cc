@@ -61,6 +61,7 @@ FamilyTally RunCase(const Family& family, Index index, const ValidationOptions& 
   tally.witness_seconds = CpuSeconds() - start;
   if (problem->contract.shape.kv_len >= kLongRow) tally.long_elements = tally.verdict.total();
   if (!tally.verdict.faults.empty()) tally.first_faulty_index = index;
+  for (FaultyElement& example : tally.verdict.examples) example.index = index;
   return tally;
 }
 
@@ -166,7 +167,7 @@ nlohmann::ordered_json ToJson(const FamilyTally& tally) {
   if (!tally.first_refusal.empty()) json["first_refusal"] = tally.first_refusal;
   for (const FaultyElement& example : verdict.examples) {
     json["examples"].push_back({{"fault", NameOf(example.fault)},
-                                {"first_index", tally.first_faulty_index},
+                                {"index", example.index},
                                 {"output", example.output},
                                 {"element", example.element},
                                 {"got", fmt::format("{:a}", example.got)},
@@ -182,6 +183,7 @@ FamilyTally Validation::Total() const {
   FamilyTally total;
   total.name = "all";
   for (const FamilyTally& tally : families) AddTo(&total, tally);
+  total.verdict.examples.clear();  // they say nothing without their family
   return total;
 }
 
