@@ -5,6 +5,7 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 PREFIX ?= /usr/local
 REPORT_ARGS ?= --quick --out out/report
+VALIDATE_ARGS ?= --elements 5000000 --record docs/records/reference_validation.json
 TEST_ARGS ?=
 BENCH_ARGS ?=
 JOBS ?=
@@ -33,7 +34,7 @@ endef
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps build test report bench install asan compilers format format-check tidy clean
+.PHONY: help deps build test validate report bench install asan compilers format format-check tidy clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 17
@@ -51,6 +52,10 @@ build: deps $(BUILD)/build.ninja ## Configure once and build (PRESET=release)
 
 test: build ## Build and run the tests (TEST_ARGS: more arguments for ctest)
 	ctest --preset $(PRESET) --output-on-failure $(TEST_ARGS)
+
+validate: build ## Check the reference on 5,000,000 random elements (VALIDATE_ARGS)
+	mkdir -p docs/records
+	$(BUILD)/properties/reference_validation/reference_validation $(VALIDATE_ARGS)
 
 report: build ## Build and write the stability report (REPORT_ARGS)
 	$(BUILD)/cli/attest report $(REPORT_ARGS)

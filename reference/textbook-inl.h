@@ -33,11 +33,13 @@ struct TextbookHead {
   typename TextbookInputs<Number>::Matrix q, k, v;  // [m, Dq], [n, Dk], [n, Dv]
   // tanh(...) of the additive score, one [m, n] per unit.
   std::vector<typename TextbookInputs<Number>::Matrix> hidden;
-  typename TextbookInputs<Number>::Matrix raw;      // R
+  typename TextbookInputs<Number>::Matrix raw;     // R
+  typename TextbookInputs<Number>::Matrix scores;  // S; only elements of allowed keys mean anything
   typename TextbookInputs<Number>::Matrix softmax;  // P; 0 in rows without an allowed key
   typename TextbookInputs<Number>::Column sink;     // exp(sink) / D
   typename TextbookInputs<Number>::Column lse;
   typename TextbookInputs<Number>::Matrix gaussian;  // G
+  typename TextbookInputs<Number>::Matrix keep;      // 1 or 0
   typename TextbookInputs<Number>::Matrix factor;    // M
 };
 
@@ -55,6 +57,13 @@ class Textbook {
   const Inputs& inputs() const { return inputs_; }
 
   Head OneHead(Index b, Index h) const {
+    Head head = HeadWithoutSoftmax(b, h);
+    Softmax(h, &head);
+    return head;
+  }
+
+  // A head without its softmax, sink and LSE.
+  Head HeadWithoutSoftmax(Index b, Index h) const {
     Head head;
     const Index g = inputs_.Group(h);
     head.allowed = inputs_.Allowed(b, h);
@@ -62,7 +71,7 @@ class Textbook {
     head.k = inputs_.Slice(*inputs_.Find("k"), b, g, shape_.kv_len, shape_.k_dim);
     head.v = inputs_.Slice(*inputs_.Find("v"), b, g, shape_.kv_len, shape_.v_dim);
     RawScores(&head);
-    Softmax(h, Scores(b, h, head), &head);
+    head.scores = Scores(b, h, head);
     Factors(b, h, &head);
     return head;
   }
@@ -125,7 +134,6 @@ class Textbook {
     head->raw *= ScaleFactor();
   }
 
-  // S; only elements of allowed keys mean anything.
   Matrix Scores(Index b, Index h, const Head& head) const {
     using std::tanh;
     Matrix scores = head.raw;
@@ -148,7 +156,8 @@ class Textbook {
   }
 
   // P, the sink's share and the LSE, by exponentials of differences to the row's largest score.
-  void Softmax(Index h, const Matrix& scores, Head* head) const {
+  void Softmax(Index h, Head* head) const {
+    const Matrix& scores = head->scores;
     using std::exp;
     using std::log;
     const bool has_sink = std::isfinite(inputs_.Sink(h));
@@ -192,10 +201,11 @@ class Textbook {
         }
       }
     }
+    head->keep = Matrix::Constant(shape_.q_len, shape_.kv_len, Number(1.0));
     head->factor = head->gaussian;
     if (const Tensor* given = inputs_.Find("keep")) {
-      const Matrix keep = inputs_.Slice(*given, b, h, shape_.q_len, shape_.kv_len);
-      head->factor = head->factor.cwiseProduct(keep);
+      head->keep = inputs_.Slice(*given, b, h, shape_.q_len, shape_.kv_len);
+      head->factor = head->factor.cwiseProduct(head->keep);
       head->factor /= Number(Number(1.0) - Number(contract.dropout_rate));
     }
   }

@@ -2,7 +2,7 @@
 // The choice between the number types of the textbook formula.
 #include "reference/textbook.h"
 
-#include "reference/textbook_types.h"
+#include "reference/textbook_types-inl.h"
 
 namespace attest {
 

@@ -3,7 +3,7 @@
 #include <boost/multiprecision/cpp_bin_float.hpp>
 #include <boost/multiprecision/eigen.hpp>
 
-#include "reference/textbook_types.h"
+#include "reference/textbook_types-inl.h"
 
 namespace attest {
 

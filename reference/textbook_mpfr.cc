@@ -3,7 +3,7 @@
 #include <boost/multiprecision/eigen.hpp>
 #include <boost/multiprecision/mpfr.hpp>
 
-#include "reference/textbook_types.h"
+#include "reference/textbook_types-inl.h"
 
 namespace attest {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // In place of textbook_mpfr.cc where MPFR is not to be used.
-#include "reference/textbook_types.h"
+#include "reference/textbook_types-inl.h"
 
 namespace attest {
 
