@@ -11,6 +11,7 @@
 #include <iostream>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "cli/command.h"
 #include "core/build_info.h"
@@ -18,7 +19,12 @@
 
 namespace attest {
 
+namespace {
+bool progress_open = false;  // a progress line that has no newline yet
+}
+
 int Fail(const Status& status) {
+  if (std::exchange(progress_open, false)) fmt::print(stderr, "\n");
   fmt::print(stderr, "attest: {}\n", Printable(status.message()));
   return kExitUsage;
 }
@@ -36,10 +42,13 @@ Status PrepareDirectory(const std::string& directory) {
   return Status();
 }
 
+Status PrepareFile(const std::string& file) { return OutputFile::Create(file).status(); }
+
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all) {
   if (isatty(STDERR_FILENO) == 0) return;
   fmt::print(stderr, "\r\x1b[K{} {}/{}{}", what, done, all, done == all ? "\n" : "");
   std::fflush(stderr);
+  progress_open = done != all;
 }
 
 namespace {

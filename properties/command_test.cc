@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -33,12 +34,13 @@ class CommandTest : public ::testing::Test {
   }
   ~CommandTest() override { std::filesystem::remove_all(directory_); }
 
-  CommandResult Run(const std::string& arguments) const {
+  // `prefix`: a command that runs the command.
+  CommandResult Run(const std::string& arguments, const std::string& prefix = "") const {
     const char* command = std::getenv("ATTEST_COMMAND");
     EXPECT_NE(command, nullptr) << "run by ctest, which names the command";
     const std::string errors = (directory_ / "stderr").string();
-    const std::string line = "cd '" + directory_.string() + "' && '" + std::string(command) + "' " +
-                             arguments + " 2>'" + errors + "'";
+    const std::string line = "cd '" + directory_.string() + "' && " + prefix + " '" +
+                             std::string(command) + "' " + arguments + " 2>'" + errors + "'";
     CommandResult result;
     FILE* pipe = popen(line.c_str(), "r");
     char buffer[4096];
@@ -101,6 +103,8 @@ TEST_F(CommandTest, RefusesOutputsThatCannotBeWritten) {
   ExpectRefused("list kernels >/dev/full", "standard output: cannot be written");
   const std::string file = WriteSmallCase();
   ExpectRefused("reference '" + file + "' --out '" + file + "'", "--out would overwrite it");
+  ExpectRefused("reference '" + file + "' --out file/below", "file/below: ");
+  ExpectRefused("reference missing --out nowhere/result", "nowhere/result: ");
 }
 
 TEST_F(CommandTest, RefusesDamagedResults) {
@@ -152,6 +156,98 @@ TEST_F(CommandTest, ReferencePrintsDigitsAndWritesAResult) {
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_EQ(result->at("out").At(3),
             parsed["outputs"]["out"]["values"][3]["nearest"].get<double>());
+}
+
+TEST_F(CommandTest, ReferenceReplacesTheContractsOutputs) {
+  const std::string reference = "reference '" + WriteSmallCase() + "'";
+  // The contract of the case asks for out, lse and weights.
+  const CommandResult one = Run(reference + " --what lse --json --out result.safetensors");
+  ASSERT_EQ(one.status, 0) << one.err;
+  const nlohmann::json lse = nlohmann::json::parse(one.out)["outputs"];
+  EXPECT_EQ(lse.size(), 1u);
+  ASSERT_EQ(lse["lse"]["values"].size(), 2u);
+  const StatusOr<TensorFile> result = ReadSafetensors(directory_ / "result.safetensors");
+  ASSERT_TRUE(result.ok());
+  ASSERT_EQ(result->tensors.size(), 1u);
+  for (Index i = 0; i < 2; ++i) {
+    EXPECT_EQ(result->tensors.at("lse").At(i),
+              lse["lse"]["values"][static_cast<std::size_t>(i)]["nearest"].get<double>());
+  }
+  const CommandResult two = Run(reference + " --what weights,out --json");
+  EXPECT_EQ(nlohmann::json::parse(two.out)["outputs"].size(), 2u) << two.err;
+  const CommandResult all = Run(reference + " --what all --json");
+  EXPECT_EQ(nlohmann::json::parse(all.out)["outputs"].size(), 3u) << all.err;
+}
+
+TEST_F(CommandTest, ReferenceRefusesOutputsThatTheCaseLacks) {
+  const std::string reference = "reference '" + WriteSmallCase() + "' --out none.safetensors";
+  const auto refused = [&](const std::string& what, const std::string& message) {
+    ExpectRefused(reference + " --what " + what, "small.safetensors: --what: " + message);
+    EXPECT_FALSE(std::filesystem::exists(directory_ / "none.safetensors"));
+  };
+  refused("nonsense", "unknown output 'nonsense' (known: out, lse, weights, grad_q");
+  refused("out,", "unknown output ''");
+  refused("out,all", "unknown output 'all'");
+  refused("lse,out,lse", "'lse' appears twice");
+  refused("grad_q", "'grad_q' needs a tensor 'grad_out' or 'grad_lse'");
+  Case problem = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}}, 5);
+  problem.tensors["grad_out"] = Tensor(DType::kF32, {1, 1, 2, 2});
+  ASSERT_TRUE(WriteCase(directory_ / "cases" / "small.safetensors", problem).ok());
+  refused("out,grad_sinks", "'grad_sinks', but there is no tensor 'sinks'");
+}
+
+TEST_F(CommandTest, ReferenceSaysWhichRungSettledWhat) {
+  const std::string reference = "reference '" + WriteSmallCase() + "'";
+  const auto rungs = [&](const std::string& arguments) {
+    const CommandResult result = Run(reference + arguments + " --json");
+    const nlohmann::json json = nlohmann::json::parse(result.out);
+    std::map<std::string, int> counts{
+        {"rule", 0}, {"double", 0}, {"double-double", 0}, {"ball", 0}, {"exact", 0}};
+    for (const auto& output : json["outputs"]) {
+      for (const auto& value : output["values"]) ++counts.at(value["rung"]);
+    }
+    EXPECT_EQ(json["rungs"], nlohmann::json(counts)) << arguments;
+    return counts;
+  };
+  EXPECT_EQ(rungs("").at("double"), 12);  // 4 of out, 2 of lse, 6 of weights
+  EXPECT_EQ(rungs(" --digits 20").at("ball"), 12);
+
+  const CommandResult table = Run(reference + " --what lse");
+  EXPECT_NE(table.out.find("  double        exact in "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("2 elements by the rung that settled them: rule 0, double 2, "
+                           "double-double 0, ball 0, exact 0; no ball was needed\n"),
+            std::string::npos)
+      << table.out;
+  const CommandResult digits = Run(reference + " --what lse --digits 20");
+  EXPECT_NE(digits.out.find("ball 2, exact 0; largest precision "), std::string::npos)
+      << digits.out;
+}
+
+// Hours of work at this precision; the signal arrives in the middle of it.
+TEST_F(CommandTest, ReferenceStopsAtCtrlC) {
+  const Case problem = MakeCase({.shape = {1, 1, 1, 4096, 512, 64, 64, 64}}, 5);
+  ASSERT_TRUE(WriteCase(directory_ / "long.safetensors", problem).ok());
+  std::ofstream(directory_ / "result.safetensors") << "as before";
+  CommandResult result;
+  for (const char* delay : {"0.3", "1", "3", "10"}) {  // until the command has started
+    const std::string timeout = std::string("timeout --preserve-status -k 20 -s INT ") + delay;
+    result = Run("reference long.safetensors --digits 1000 --threads 2 --out result.safetensors",
+                 timeout);
+    if (result.err.find("interrupted") != std::string::npos) break;
+  }
+  EXPECT_EQ(result.status, 130);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(result.err.starts_with("attest: long.safetensors: interrupted after ")) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  std::ifstream file(directory_ / "result.safetensors");
+  std::string content;
+  std::getline(file, content);
+  EXPECT_EQ(content, "as before");
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+    files += entry.is_regular_file() ? 1 : 0;
+  }
+  EXPECT_EQ(files, 3u);  // the case, the result as it was, and what the command said
 }
 
 TEST_F(CommandTest, AuditsFilesAndResults) {
