@@ -28,6 +28,7 @@ void AddReferenceCommand(CLI::App& app, const CommonOptions& common, int* exit_s
 void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 void AddExperimentCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 void AddReportCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
+void AddBenchCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 
 // Prints "attest: MESSAGE" to standard error, below a progress line that is still open, and returns
 // kExitUsage.

@@ -100,6 +100,7 @@ int Main(int argc, char** argv) {
   AddAuditCommand(app, common, &exit_status);
   AddExperimentCommand(app, common, &exit_status);
   AddReportCommand(app, common, &exit_status);
+  AddBenchCommand(app, common, &exit_status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

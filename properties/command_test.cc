@@ -323,6 +323,63 @@ TEST_F(CommandTest, SameSeedGivesTheSameBytes) {
   EXPECT_NE(a["manifest"]["inputs_sha256"], other["manifest"]["inputs_sha256"]);
 }
 
+// Figures of a run this short mean nothing, but they are there and agree with each other.
+TEST_F(CommandTest, BenchComparesTheReferenceWithPlainMpfr) {
+  const CommandResult run = Run("bench reference --quick --json --seed 3 --out bench.json");
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.err, "");
+  const nlohmann::json record = nlohmann::json::parse(run.out);
+  std::ifstream file(directory_ / "bench.json");
+  EXPECT_EQ(nlohmann::json::parse(file), record);
+  EXPECT_EQ(record["attest_bench"], 1);
+  EXPECT_EQ(record["manifest"]["seed"], 3);
+  EXPECT_EQ(record["manifest"]["inputs_sha256"].get<std::string>().size(), 64u);
+  EXPECT_GT(record["fma_peak_gflops"].get<double>(), 0.0);
+  ASSERT_EQ(record["rows"].size(), 5u);
+  for (const nlohmann::json& row : record["rows"]) {
+    if (row.contains("unsupported")) continue;
+    const nlohmann::json& certified = row["certified"];
+    EXPECT_GT(certified["ns_per_element_min"].get<double>(), 0.0);
+    EXPECT_LE(certified["ns_per_element_min"], certified["ns_per_element_median"]);
+    Index elements = 0;
+    for (const nlohmann::json& count : row["elements_by_rung"]) elements += count.get<Index>();
+    EXPECT_EQ(row["elements"], elements);
+    Index rows = 0;
+    for (const nlohmann::json& count : row["rows_by_rung"]) rows += count.get<Index>();
+    EXPECT_EQ(elements, rows * row["head_dim"].get<Index>());
+    EXPECT_TRUE(row["goal"].is_null());  // goals are for whole lengths
+    EXPECT_EQ(row.contains("ratio"), record["mpfr"].get<bool>());
+    if (row.contains("ratio")) {
+      EXPECT_DOUBLE_EQ(row["ratio"].get<double>() * certified["ns_per_element_min"].get<double>(),
+                       row["mpfr"]["ns_per_element_min"].get<double>());
+    }
+  }
+  EXPECT_EQ(record["rows"][0]["elements"], 128 * 64);
+  EXPECT_EQ(record["rows"][3]["dtype"], "f64");
+  const nlohmann::json other = nlohmann::json::parse(Run("bench reference --quick --json").out);
+  EXPECT_NE(record["manifest"]["inputs_sha256"], other["manifest"]["inputs_sha256"]);
+}
+
+TEST_F(CommandTest, BenchSaysWhatThereIs) {
+  const CommandResult list = Run("bench");
+  EXPECT_EQ(list.status, 0) << list.err;
+  EXPECT_TRUE(list.out.starts_with("reference ")) << list.out;
+  EXPECT_NE(Run("bench --help").out.find("\nreference "), std::string::npos);
+  for (const char* command : {"bench --json", "list benchmarks --json"}) {
+    const nlohmann::json entries = nlohmann::json::parse(Run(command).out);
+    ASSERT_EQ(entries.size(), 1u) << command;
+    EXPECT_EQ(entries[0]["name"], "reference") << command;
+  }
+  const CommandResult table = Run("bench reference --quick");
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_NE(table.out.find("forward 128x128x64"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("Peak of double multiply-adds on "), std::string::npos) << table.out;
+  ExpectRefused("bench nonsense", "no benchmark 'nonsense' (there are: reference)");
+  ExpectRefused("bench reference --rounds 0", "--rounds");
+  ExpectRefused("bench reference --rounds 2 --quick", "--quick");
+  ExpectRefused("bench reference --out nowhere/bench.json", "nowhere/bench.json: ");
+}
+
 TEST_F(CommandTest, ListsEverything) {
   for (const char* what : {"kernels", "suites", "experiments", "faults", "profiles"}) {
     const CommandResult result = Run(std::string("list ") + what + " --json");
