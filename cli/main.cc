@@ -92,8 +92,10 @@ int Main(int argc, char** argv) {
       "Examples:\n"
       "  attest list kernels\n"
       "  attest audit --kernel tiled --suite quick\n"
+      "  attest reference case.safetensors --what out,lse\n"
       "  attest experiment saturation\n"
-      "  attest report --quick --out out/report");
+      "  attest report --quick --out out/report\n"
+      "  attest bench reference");
   int exit_status = kExitConforms;
   AddListCommand(app, common, &exit_status);
   AddReferenceCommand(app, common, &exit_status);

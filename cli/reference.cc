@@ -72,7 +72,7 @@ nlohmann::ordered_json ToJson(const Certified& certified) {
 
 std::string EnclosureText(const CertifiedValue& v) {
   if (!std::isfinite(v.hi)) return "by the contract's rules";
-  if (v.radius == 0.0 && v.lo == 0.0) return "exactly this";
+  if (v.radius == 0.0 && v.lo == 0.0) return fmt::format("exactly {:.17g}", v.hi);
   return fmt::format("exact in {:.17g} {:+.3g} +- {:.1e}", v.hi, v.lo, v.radius);
 }
 

@@ -218,6 +218,13 @@ TEST_F(CommandTest, ReferenceSaysWhichRungSettledWhat) {
                            "double-double 0, ball 0, exact 0; no ball was needed\n"),
             std::string::npos)
       << table.out;
+  // A weight that the causal rule forbids.
+  const Case causal = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}, .causal = Causal::kTopLeft}, 5);
+  ASSERT_TRUE(WriteCase(directory_ / "causal.safetensors", causal).ok());
+  const CommandResult weights = Run("reference causal.safetensors --what weights");
+  EXPECT_NE(weights.out.find("  rule          exactly 0\n"), std::string::npos) << weights.out;
+  EXPECT_NE(weights.out.find(": rule 3, double 3, "), std::string::npos) << weights.out;
+
   const CommandResult digits = Run(reference + " --what lse --digits 20");
   EXPECT_NE(digits.out.find("ball 2, exact 0; largest precision "), std::string::npos)
       << digits.out;
