@@ -51,7 +51,7 @@ void PrintRow(const ordered_json& row) {
 }
 
 void PrintRecord(const ordered_json& record) {
-  fmt::print("{}: {}, the least of {} rounds{}\n", record["name"].get<std::string>(),
+  fmt::print("{}: {}, the least of {} round(s){}\n", record["name"].get<std::string>(),
              record["clock"].get<std::string>(), record["rounds"].get<int>(),
              record["quick"].get<bool>() ? " (quick: short inputs, figures mean little)" : "");
   fmt::print(

@@ -252,7 +252,7 @@ TEST_F(CommandTest, ReferenceStopsAtCtrlC) {
   EXPECT_EQ(content, "as before");
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
-    files += entry.is_regular_file() ? 1 : 0;
+    if (entry.is_regular_file()) ++files;
   }
   EXPECT_EQ(files, 3u);  // the case, the result as it was, and what the command said
 }
