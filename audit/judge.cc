@@ -58,6 +58,14 @@ StatusOr<Expectation> Expect(const Case& problem, int threads) {
     return Unsupported(
         fmt::format("{} scores, an audit takes up to {} a case", scores, kMostScores));
   }
+  if (problem.contract.score != ScoreKind::kDot) {
+    return Unsupported("score.kind: an audit judges 'dot' only");
+  }
+  for (const std::string& output : problem.contract.outputs) {
+    if (output.starts_with("grad_")) {
+      return Unsupported("outputs: an audit does not judge '" + output + "'");
+    }
+  }
   // All outputs are certified whatever is asked for: bounds and laws need them.
   Case complete = problem;
   complete.contract.outputs = {"out", "lse", "weights"};

@@ -18,16 +18,6 @@
 namespace attest {
 namespace {
 
-// Restores the working precision of the thread.
-class PrecisionScope {
- public:
-  explicit PrecisionScope(long bits) : before_(Ball::precision()) { Ball::SetPrecision(bits); }
-  ~PrecisionScope() { Ball::SetPrecision(before_); }
-
- private:
-  long before_;
-};
-
 bool NotAbove(const Ball& a, const Ball& b) { return CompareMidpoints(a, b) <= 0; }
 
 bool Encloses(const Ball& wide, const Ball& narrow) {
@@ -128,6 +118,10 @@ TEST(Ball, DotEnclosesWhatDoesNotFit) {
   const PrecisionScope narrow(64);
   EXPECT_TRUE(Ball::Dot(c, b).IsExact());
   EXPECT_EQ(Ball::Dot(c, b).Midpoint(), 1.0);
+  std::vector<Ball> balls;
+  for (const double value : c) balls.emplace_back(value);
+  EXPECT_TRUE(Ball::Dot(balls, b).IsExact());
+  EXPECT_EQ(Ball::Dot(balls, b).Midpoint(), 1.0);
 }
 
 TEST(Ball, CopiesAndMovesKeepTheirValue) {

@@ -64,7 +64,7 @@ class Ball {
   // The sum of products a[i] * b[i] of finite doubles. Exact whenever the working precision holds
   // every partial sum, taken in order.
   static Ball Dot(std::span<const double> a, std::span<const double> b);
-  // The same with balls; not necessarily exact. Takes finite doubles.
+  // The same with balls; exact on the same condition where all of them are.
   static Ball Dot(std::span<const Ball> a, std::span<const double> b);
   // *this += factor * value, for a finite double.
   void AddProduct(const Ball& factor, double value);
@@ -92,5 +92,17 @@ class Ball {
 
 // a * 2^exponent, exactly.
 Ball TimesPowerOfTwo(const Ball& a, std::int64_t exponent);
+
+// Sets the working precision of the thread for a block.
+class PrecisionScope {
+ public:
+  explicit PrecisionScope(long bits) : before_(Ball::precision()) { Ball::SetPrecision(bits); }
+  PrecisionScope(const PrecisionScope&) = delete;
+  PrecisionScope& operator=(const PrecisionScope&) = delete;
+  ~PrecisionScope() { Ball::SetPrecision(before_); }
+
+ private:
+  long before_;
+};
 
 }  // namespace attest

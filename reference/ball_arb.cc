@@ -311,7 +311,13 @@ Ball Ball::Dot(std::span<const Ball> a, std::span<const double> b) {
   if (a.empty()) return sum;
   arb_dot(Get(sum), nullptr, 0, Get(a[0]), 1, Load(b, 0), 1, static_cast<slong>(a.size()),
           working_precision);
-  return sum;
+  if (sum.IsExact() ||
+      !std::all_of(a.begin(), a.end(), [](const Ball& x) { return x.IsExact(); })) {
+    return sum;
+  }
+  Ball exact;
+  for (std::size_t i = 0; i < a.size() && exact.IsExact(); ++i) exact.AddProduct(a[i], b[i]);
+  return exact.IsExact() ? exact : sum;
 }
 
 void Ball::AddProduct(const Ball& factor, double value) {

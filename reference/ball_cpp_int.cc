@@ -23,18 +23,6 @@ using Integer = boost::multiprecision::number<boost::multiprecision::cpp_int_bac
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 thread_local long working_precision = 128;
 
-// Restores the working precision at the end of a block.
-class Precision {
- public:
-  explicit Precision(long bits) : before_(working_precision) { working_precision = bits; }
-  Precision(const Precision&) = delete;
-  Precision& operator=(const Precision&) = delete;
-  ~Precision() { working_precision = before_; }
-
- private:
-  long before_;
-};
-
 // A bound m * 2^e, m 0 or infinite or in [1/2, 1]: every operation rounds up.
 struct Bound {
   double m = 0.0;
@@ -457,7 +445,7 @@ const Ball& Log2() {
   CachedLog2& cache = Log2Cache();
   if (cache.precision < working_precision) {
     cache.precision = working_precision + 64;
-    const Precision scope(cache.precision);
+    const PrecisionScope scope(cache.precision);
     const auto part = [](long n) { return Atanh(Ball(1.0) / Ball(n)); };
     cache.value = Ball(18.0) * part(26) - Ball(2.0) * part(4801) + Ball(8.0) * part(8749);
   }
@@ -477,7 +465,7 @@ Ball ExpOfNumber(const Ball& x) {
   // t = (x - k ln 2) / 2^s, e^x = (e^t)^(2^s) 2^k.
   const auto halvings =
       static_cast<std::int64_t>(std::sqrt(static_cast<double>(working_precision)) / 2) + 2;
-  const Precision scope(working_precision + kHugeBits + 32 + 2 * halvings);
+  const PrecisionScope scope(working_precision + kHugeBits + 32 + 2 * halvings);
   const auto k = std::llround(x.Midpoint() / 0.6931471805599453);
   const Ball reduced = x - Ball(static_cast<long>(k)) * Log2();
   if (!BelowPowerOfTwo(MagnitudeAbove(reduced), 1)) return Unknown();
@@ -525,7 +513,7 @@ Ball Exp2(const Ball& x) {
   }
   Ball power;
   {
-    const Precision scope(working_precision + 64);
+    const PrecisionScope scope(working_precision + 64);
     power = Exp(x * Log2());
   }
   return Rounded(power);
@@ -544,7 +532,7 @@ Ball Log(const Ball& x) {
   {
     // x = m 2^k with m near 1, and log m = y + log(m e^-y) for a double y near it: whatever y is,
     // the sum is right.
-    const Precision scope(working_precision + 160);
+    const PrecisionScope scope(working_precision + 160);
     std::int64_t k = mid.top();
     Ball m = Make({mid.mantissa, mid.exponent - k}, {});
     if (m.Midpoint() > 1.4142) {
@@ -574,7 +562,7 @@ Ball Tanh(const Ball& x) {
     tanh = Make({middle.Sign(), 0}, Bound::PowerOfTwo(-(std::int64_t{1} << (kHugeBits - 3))));
   } else {
     // 1 - e^2x cancels as many bits as x has zeros behind the point.
-    const Precision scope(working_precision + 16 + std::max<std::int64_t>(0, -top));
+    const PrecisionScope scope(working_precision + 16 + std::max<std::int64_t>(0, -top));
     const Ball power = Exp(TimesPowerOfTwo(middle, 1));
     tanh = (power - Ball(1.0)) / (power + Ball(1.0));
   }

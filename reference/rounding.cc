@@ -49,6 +49,18 @@ double RoundBeside(const Ball& midpoint, int sign, const FloatFormat& format) {
   return RoundToFormat(midpoint + little, format) + 0.0;  // + 0.0: -0 counts as 0
 }
 
+std::optional<double> RoundedQuotient(const Ball& numerator, const Ball& denominator,
+                                      const FloatFormat& format) {
+  const Ball quotient = numerator / denominator;
+  if (const std::optional<double> rounded = RoundedTo(quotient, format)) return rounded;
+  if (!quotient.IsFinite() || quotient.ContainsZero()) return std::nullopt;
+  const Ball midpoint = NearestMidpoint(quotient, format);
+  const Ball difference = numerator - midpoint * denominator;
+  if (difference.IsZero()) return RoundToFormat(midpoint, format) + 0.0;  // + 0.0: -0 counts as 0
+  if (difference.Sign() == 0) return std::nullopt;
+  return RoundBeside(midpoint, difference.Sign(), format);
+}
+
 namespace {
 
 Ball PowerOfTen(std::int64_t exponent) {

@@ -24,6 +24,11 @@ Ball NearestMidpoint(const Ball& enclosure, const FloatFormat& format);
 // The rounding of a number next to `midpoint`, above it for sign > 0 and below for sign < 0.
 double RoundBeside(const Ball& midpoint, int sign, const FloatFormat& format);
 
+// A quotient of exact numbers, with a positive denominator, rounded once; nothing when the working
+// precision does not suffice.
+std::optional<double> RoundedQuotient(const Ball& numerator, const Ball& denominator,
+                                      const FloatFormat& format);
+
 // `digits` significant decimal digits ("4.0111e-1") when both ends round to the same ones.
 std::optional<std::string> DecimalDigits(const Ball& enclosure, int digits);
 

@@ -19,15 +19,15 @@ using Tag = hn::CappedTag<double, 8>;
 
 std::uint32_t RowsInDouble(const HeadOperands& head, const RowBlock& block,
                            RungWorkspace& workspace) {
-  return RowPass<DoubleArithmetic<Tag>, true, Tag>(head, block, workspace).Run();
+  return RowOutputs<DoubleArithmetic<Tag>, true, Tag>(head, block, workspace).Run();
 }
 
 std::uint32_t RowsInDoubleDouble(const HeadOperands& head, const RowBlock& block,
                                  RungWorkspace& workspace) {
   if (head.exact_products) {
-    return RowPass<DoubleDoubleArithmetic<Tag>, true, Tag>(head, block, workspace).Run();
+    return RowOutputs<DoubleDoubleArithmetic<Tag>, true, Tag>(head, block, workspace).Run();
   }
-  return RowPass<DoubleDoubleArithmetic<Tag>, false, Tag>(head, block, workspace).Run();
+  return RowOutputs<DoubleDoubleArithmetic<Tag>, false, Tag>(head, block, workspace).Run();
 }
 
 }  // namespace HWY_NAMESPACE

@@ -39,6 +39,7 @@ struct HeadOperands {
   Index v_dim = 0;
   const double* k_magnitude = nullptr;  // |k|, where conditions are wanted
   std::vector<double> k_norm;           // [keys], at least the Euclidean norm
+  std::vector<double> v_norm;           // [keys], likewise
   std::vector<double> v_max;            // [v_dim], the largest |v| of each column
   bool exact_products = false;  // a product of two inputs has at most 53 bits and a normal exponent
 };

@@ -6,7 +6,6 @@
 #include <limits>
 #include <optional>
 
-#include "reference/rounding.h"
 #include "reference/row_enclosure.h"
 
 namespace attest {
@@ -14,8 +13,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr long kTiePrecision = 512;  // ties are looked for from here on
-constexpr long kLargestPrecision = 16384;
 
 CertifiedValue Exactly(double value) { return {value, value, 0.0, 0.0, Rung::kRule, true}; }
 
@@ -43,7 +40,7 @@ class RowTask {
   RowTask(const CaseData& data, const CertifyOptions& options, Certified* result)
       : contract_(data.contract()), data_(data), options_(options), result_(*result) {}
 
-  RowCertifier::Effort Run(Index flat) {
+  BallEffort Run(Index flat) {
     DoRow(flat);
     return effort_;
   }
@@ -237,50 +234,41 @@ class RowTask {
       const CertifiedTensor* tensor = Find(p.tensor);
       return tensor == nullptr || tensor->values[static_cast<std::size_t>(p.element)].decided;
     });
-    long bits = contract_.dtype == DType::kF64 ? 256 : 128;
-    bits = std::max<long>(bits, 64 + 4 * options_.digits);
+    const long first = FirstPrecision(contract_, options_.digits);
+    const long largest = LargestPrecision(data_, first);
+    long bits = first;
     for (;; bits *= 2) {
       Ball::SetPrecision(bits);
       prepare();
       std::vector<Pending> undecided;
       for (const Pending& p : pending) {
-        if (!SettleBall(p, enclose(p), bits, decide)) undecided.push_back(p);
+        const FloatFormat& format = FormatOf(Find(p.tensor)->dtype);
+        const auto decide_this = [&](Ball* value) { return decide(p, value, format); };
+        if (!SettleBall(enclose(p), bits, options_.digits, decide_this, p.element,
+                        Find(p.tensor))) {
+          undecided.push_back(p);
+        }
       }
       pending = std::move(undecided);
-      if (pending.empty() || 2 * bits > std::min(kLargestPrecision, Ball::LargestPrecision()))
-        break;
+      if (pending.empty() || 2 * bits > largest) break;
     }
     effort_ = {static_cast<Index>(pending.size()), bits};
   }
 
-  template <class Decide>
-  bool SettleBall(const Pending& p, Ball enclosure, long bits, const Decide& decide) {
-    CertifiedTensor& tensor = *Find(p.tensor);
-    const auto element = static_cast<std::size_t>(p.element);
-    const FloatFormat& format = FormatOf(tensor.dtype);
-    std::optional<double> rounded = RoundedTo(enclosure, format);
-    std::optional<std::string> digits = Digits(enclosure);
-    const Rung rung = rounded ? Rung::kBall : Rung::kExact;
-    if (bits >= kTiePrecision && !(rounded && digits)) {
-      const std::optional<double> decided = decide(p, &enclosure, format);
-      if (!rounded) rounded = decided;
-      digits = Digits(enclosure);
+  // The sum of the magnitudes of what a score sums up, before the scale.
+  double ScoreMagnitude(std::span<const double> q, std::span<const double> k) const {
+    double sum = 0.0;
+    if (contract_.score == ScoreKind::kDot) {
+      for (std::size_t d = 0; d < q.size(); ++d) sum += std::fabs(q[d] * k[d]);
+    } else if (contract_.score == ScoreKind::kGeneral) {
+      for (std::size_t b = 0; b < k.size(); ++b) {
+        const std::span<const double> w = data_.WColumn(static_cast<Index>(b));
+        for (std::size_t a = 0; a < q.size(); ++a) sum += std::fabs(q[a] * w[a] * k[b]);
+      }
+    } else {
+      for (const double factor : data_.va()) sum += std::fabs(factor);
     }
-    const CentreRadius centre = ToCentreRadius(enclosure);
-    tensor.values[element] = {rounded.value_or(RoundToDType(centre.hi, tensor.dtype)),
-                              centre.hi,
-                              centre.lo,
-                              centre.radius,
-                              rounded ? rung : Rung::kBall,
-                              rounded.has_value()};
-    if (options_.digits > 0) tensor.digits[element] = digits.value_or("");
-    return rounded && digits;
-  }
-
-  // The decimal digits that are asked for; empty text where none are, nothing where not decided.
-  std::optional<std::string> Digits(const Ball& enclosure) const {
-    if (options_.digits == 0) return "";
-    return DecimalDigits(enclosure, options_.digits);
+    return sum;
   }
 
   void StoreConditions(Index flat, const RowId& row, const RowPlan& plan,
@@ -290,12 +278,13 @@ class RowTask {
                              ? 1.0 / std::sqrt(static_cast<double>(contract_.shape.k_dim))
                              : std::fabs(contract_.scale.value);
     // Covers the roundings of the sum below and of the scale.
-    const double inflation = 1.0 + (static_cast<double>(q.size()) + 4.0) * 0x1p-52;
+    const auto summands =
+        static_cast<double>(q.size()) * static_cast<double>(contract_.shape.k_dim) +
+        static_cast<double>(data_.additive_width());
+    const double inflation = 1.0 + (summands + 4.0) * 0x1p-52;
     for (std::size_t t = 0; t < plan.terms.size(); ++t) {
       const Index key = plan.terms[t].key;
-      const std::span<const double> k = data_.Key(row, key);
-      double sum = 0.0;
-      for (std::size_t d = 0; d < q.size(); ++d) sum += std::fabs(q[d] * k[d]);
+      double sum = ScoreMagnitude(q, data_.Key(row, key));
       if (plan.terms[t].capped) sum = std::fabs(*plan.terms[t].capped) / std::max(scale, 1e-300);
       const auto at = static_cast<std::size_t>(flat * contract_.shape.kv_len + key);
       result_.conditions.weight[at] = enclosure.Weight(t).Midpoint();
@@ -317,7 +306,7 @@ class RowTask {
   const CaseData& data_;
   const CertifyOptions& options_;
   Certified& result_;
-  RowCertifier::Effort effort_;
+  BallEffort effort_;
 };
 
 }  // namespace
@@ -325,7 +314,7 @@ class RowTask {
 RowCertifier::RowCertifier(const CaseData& data, const CertifyOptions& options, Certified* result)
     : data_(data), options_(options), result_(result) {}
 
-RowCertifier::Effort RowCertifier::CertifyRow(Index flat) const {
+BallEffort RowCertifier::CertifyRow(Index flat) const {
   return RowTask(data_, options_, result_).Run(flat);
 }
 

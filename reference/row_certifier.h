@@ -2,6 +2,7 @@
 // Rungs 2 and 3 of the ladder, and the contract's rules, for one row of out, LSE and weights.
 #pragma once
 
+#include "reference/ball_settle.h"
 #include "reference/certify.h"
 #include "reference/row_plan.h"
 
@@ -12,13 +13,9 @@ class RowCertifier {
   // All must outlive it. `result` has its tensors, and conditions where they are wanted.
   RowCertifier(const CaseData& data, const CertifyOptions& options, Certified* result);
 
-  struct Effort {
-    Index undecided = 0;  // elements that the precision limit left undecided
-    long precision = 0;   // bits of the last precision tried; 0 for a row settled by rule
-  };
   // Settles every element of row `flat` of [B, Hq, Tq] that is not decided, and its conditions.
   // Different rows may be certified by different threads at once.
-  Effort CertifyRow(Index flat) const;
+  BallEffort CertifyRow(Index flat) const;
 
  private:
   const CaseData& data_;

@@ -2,6 +2,7 @@
 #include "reference/row_enclosure.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "reference/rounding.h"
 
@@ -16,10 +17,7 @@ RowEnclosure::RowEnclosure(const CaseData& data, const RowId& row, const RowPlan
     slope_ =
         given ? Ball(*given) : Exp2(Ball(DefaultAlibiExponent(row.head, contract.shape.q_heads)));
   }
-  raw_.reserve(plan.terms.size());
-  for (const KeyTerm& term : plan.terms) {
-    raw_.push_back(term.capped ? Ball() : Ball::Dot(data.Query(row), data.Key(row, term.key)));
-  }
+  ComputeRawScores();
 
   // The pivot is a key, or the sink where that is larger; any choice gives a true enclosure, the
   // largest gives a tight one.
@@ -53,6 +51,89 @@ RowEnclosure::RowEnclosure(const CaseData& data, const RowId& row, const RowPlan
   log_denominator_ = Log(denominator_);
 }
 
+void RowEnclosure::ComputeRawScores() {
+  const Contract& contract = data_.contract();
+  const std::span<const double> q = data_.Query(row_);
+  const auto finite = [](std::span<const double> values) {
+    return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
+  };
+  // Parts that are not finite are never used.
+  if (contract.score == ScoreKind::kGeneral) {
+    for (Index b = 0; b < contract.shape.k_dim; ++b) {
+      const std::span<const double> w = data_.WColumn(b);
+      query_parts_.push_back(finite(q) && finite(w) ? Ball::Dot(q, w) : Ball());
+    }
+  } else if (contract.score == ScoreKind::kAdditive) {
+    for (Index a = 0; a < data_.additive_width(); ++a) {
+      const std::span<const double> w = data_.WqRow(a);
+      const double bias = data_.AdditiveBias(a);
+      query_parts_.push_back(
+          finite(q) && finite(w) && std::isfinite(bias) ? Ball::Dot(w, q) + Ball(bias) : Ball());
+    }
+  }
+  raw_.reserve(plan_.terms.size());
+  for (const KeyTerm& term : plan_.terms) {
+    if (term.capped) {
+      raw_.emplace_back();
+    } else if (contract.score == ScoreKind::kDot) {
+      raw_.push_back(Ball::Dot(q, data_.Key(row_, term.key)));
+    } else if (contract.score == ScoreKind::kGeneral) {
+      raw_.push_back(Ball::Dot(query_parts_, data_.Key(row_, term.key)));
+    } else {
+      raw_.push_back(AdditiveRaw(term.key));
+    }
+  }
+}
+
+Ball RowEnclosure::HiddenOf(Index key, Index a) const {
+  const double argument = data_.NonFiniteArgument(row_, key, a);
+  if (argument != 0.0) return Ball(std::copysign(1.0, argument));  // tanh(+-infinity)
+  return Tanh(query_parts_[static_cast<std::size_t>(a)] +
+              Ball::Dot(data_.WkRow(a), data_.Key(row_, key)));
+}
+
+Ball RowEnclosure::AdditiveRaw(Index key) const {
+  Ball sum;
+  const std::span<const double> factors = data_.va();
+  for (std::size_t a = 0; a < factors.size(); ++a) {
+    if (factors[a] != 0.0) sum.AddProduct(HiddenOf(key, static_cast<Index>(a)), factors[a]);
+  }
+  return sum;
+}
+
+Ball RowEnclosure::Hidden(std::size_t t, Index a) const { return HiddenOf(plan_.terms[t].key, a); }
+
+// Whether the arguments of the tanhs that matter are known to be the same for two keys.
+bool RowEnclosure::SameArguments(Index key, Index other) const {
+  const std::span<const double> k = data_.Key(row_, key);
+  const std::span<const double> l = data_.Key(row_, other);
+  if (std::equal(k.begin(), k.end(), l.begin())) return true;
+  std::vector<double> difference(k.begin(), k.end());
+  for (const double x : l) difference.push_back(-x);
+  const std::span<const double> factors = data_.va();
+  for (std::size_t a = 0; a < factors.size(); ++a) {
+    if (factors[a] == 0.0) continue;
+    const auto index = static_cast<Index>(a);
+    const double argument = data_.NonFiniteArgument(row_, key, index);
+    if (argument != data_.NonFiniteArgument(row_, other, index)) return false;
+    if (argument != 0.0) continue;
+    const std::span<const double> w = data_.WkRow(index);
+    std::vector<double> twice(w.begin(), w.end());
+    twice.insert(twice.end(), w.begin(), w.end());
+    if (!Ball::Dot(twice, difference).IsZero()) return false;
+  }
+  return true;
+}
+
+// raw_[t] - raw_[u], exactly 0 where the two are known to be equal.
+Ball RowEnclosure::RawDifference(std::size_t t, std::size_t u) const {
+  const Ball difference = raw_[t] - raw_[u];
+  if (data_.contract().score != ScoreKind::kAdditive || !difference.ContainsZero()) {
+    return difference;
+  }
+  return SameArguments(plan_.terms[t].key, plan_.terms[u].key) ? Ball() : difference;
+}
+
 Ball RowEnclosure::Scaled(const Ball& raw) const {
   const Scale& scale = data_.contract().scale;
   // A division, so that a quotient that is a binary fraction is exact.
@@ -80,7 +161,7 @@ Ball RowEnclosure::AdditiveDifference(std::size_t t, std::size_t u) const {
 // Score(t) - Score(u), exactly 0 where both are made of equal parts.
 Ball RowEnclosure::Difference(std::size_t t, std::size_t u) const {
   const bool capped = plan_.terms[t].capped || plan_.terms[u].capped;
-  Ball main = raw_[t] - raw_[u];
+  Ball main = RawDifference(t, u);
   if (capped || (data_.contract().softcap > 0.0 && !main.IsZero())) {
     main = BeforeBias(t) - BeforeBias(u);
   } else if (data_.contract().softcap == 0.0) {
@@ -95,12 +176,34 @@ bool RowEnclosure::SameScore(std::size_t t, std::size_t u) const {
   if (plan_.terms[t].capped || plan_.terms[u].capped || contract.softcap > 0.0) {
     return Difference(t, u).IsZero();
   }
-  const Ball raw = raw_[t] - raw_[u];
+  const Ball raw = RawDifference(t, u);
   if (!contract.scale.rsqrt_dk) {
     return (raw * Ball(contract.scale.value) + additive).IsZero();
   }
   if (root_dk_.IsExact()) return (raw + root_dk_ * additive).IsZero();
   return raw.IsZero() && additive.IsZero();  // sqrt(D_k) is irrational
+}
+
+bool RowEnclosure::AllScoresEqual() const {
+  for (std::size_t t = 1; t < plan_.terms.size(); ++t) {
+    if (!SameScore(t, 0)) return false;
+  }
+  return !plan_.sink || EqualsSink(0);
+}
+
+Ball RowEnclosure::Softmax(std::size_t t) const {
+  return (plan_.gaussian_center ? Exp(exponents_[t]) : unnormalised_[t]) / denominator_;
+}
+
+Ball RowEnclosure::SinkShare() const {
+  return plan_.sink ? Exp(Ball(*plan_.sink) - pivot_score_) / denominator_ : Ball();
+}
+
+Ball RowEnclosure::TimesSlope(std::size_t t, const Ball& factor) const {
+  const double cap = data_.contract().softcap;
+  if (cap == 0.0) return Scaled(factor);
+  const Ball tanh = Tanh(Scaled(raw_[t]) / Ball(cap));
+  return Scaled(factor * (Ball(1.0) - tanh * tanh));
 }
 
 bool RowEnclosure::EqualsSink(std::size_t t) const {

@@ -24,6 +24,19 @@ class RowEnclosure {
   Ball LogSumExp() const { return pivot_score_ + log_denominator_; }
   // ln p_ij of term `t`, without the Gaussian.
   Ball LogWeight(std::size_t t) const { return exponents_[t] - log_denominator_; }
+  // p_ij of term `t` without the Gaussian, and the Gaussian.
+  Ball Softmax(std::size_t t) const;
+  Ball Gaussian(std::size_t t) const { return Exp(-GaussianExponent(t)); }
+  // The sink's share of the denominator; 0 without a sink.
+  Ball SinkShare() const;
+  // `factor` times the derivative of the score by what its scale and soft cap are applied to.
+  Ball TimesSlope(std::size_t t, const Ball& factor) const;
+  // tanh((W_q q + W_k k + b)_a) of term `t`.
+  Ball Hidden(std::size_t t, Index a) const;
+  // Whether all scores, and the sink, are known to be equal; what the scale is applied to, 0.
+  bool AllScoresEqual() const;
+  bool RawIsZero(std::size_t t) const { return raw_[t].IsZero(); }
+
   // Output `column`; every v of that column must be finite.
   Ball Output(Index column) const;
 
@@ -31,7 +44,8 @@ class RowEnclosure {
   // to be exact: in every group of equal scores the values sum to the number of keys times it. The
   // scores are algebraic numbers, so exponentials of distinct ones are linearly independent over
   // the algebraic numbers (Lindemann-Weierstrass), and there is no other way to be exact. With a
-  // soft cap, ALiBi slopes that are no doubles, or a Gaussian, that is not known.
+  // soft cap, the score `additive`, ALiBi slopes that are no doubles, or a Gaussian, that is not
+  // known.
   std::optional<Ball> ExactOutput(Index column) const;
 
   // The rounding of output `column` where it is not a midpoint between two neighbours in `format`
@@ -43,6 +57,11 @@ class RowEnclosure {
   std::optional<double> RoundLogSumExpNearMidpoint(const FloatFormat& format) const;
 
  private:
+  void ComputeRawScores();
+  Ball HiddenOf(Index key, Index a) const;
+  Ball AdditiveRaw(Index key) const;
+  Ball RawDifference(std::size_t t, std::size_t u) const;
+  bool SameArguments(Index key, Index other) const;
   Ball Scaled(const Ball& raw) const;
   Ball BeforeBias(std::size_t t) const;
   Ball Score(std::size_t t) const;
@@ -63,9 +82,10 @@ class RowEnclosure {
   const CaseData& data_;
   const RowId row_;
   const RowPlan& plan_;
-  Ball slope_;             // of ALiBi; 0 without
-  Ball root_dk_;           // sqrt(D_k)
-  std::vector<Ball> raw_;  // <q, k_j>
+  Ball slope_;                     // of ALiBi; 0 without
+  Ball root_dk_;                   // sqrt(D_k)
+  std::vector<Ball> query_parts_;  // W^T q, or W_q q + b
+  std::vector<Ball> raw_;          // the score before its scale
   Ball pivot_score_;
   std::vector<Ball> exponents_;     // s_j - pivot
   std::vector<Ball> unnormalised_;  // e to them, times the Gaussian

@@ -16,7 +16,9 @@ Enclosed ToEnclosed(const Ball& ball) {
   return {centre.hi, centre.lo, centre.radius};
 }
 
-double Norm(std::span<const double> values) {
+}  // namespace
+
+double NormBound(std::span<const double> values) {
   double sum = 0.0;
   for (const double value : values) sum += value * value;
   // Covers the roundings of the sum and products that underflow.
@@ -27,8 +29,6 @@ double Norm(std::span<const double> values) {
 bool AllFinite(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
 }
-
-}  // namespace
 
 RowInputs::RowInputs(const CaseData& data, bool conditions) : data_(data) {
   const Contract& contract = data.contract();
@@ -78,8 +78,10 @@ RowInputs::RowInputs(const CaseData& data, bool conditions) : data_(data) {
         operands.v = head.finite_v.data();
       }
       operands.k_norm.reserve(keys);
+      operands.v_norm.reserve(keys);
       for (std::size_t j = 0; j < keys; ++j) {
-        operands.k_norm.push_back(Norm({operands.k + j * k_dim, k_dim}));
+        operands.k_norm.push_back(NormBound({operands.k + j * k_dim, k_dim}));
+        operands.v_norm.push_back(NormBound({operands.v + j * v_dim, v_dim}));
         for (std::size_t c = 0; c < v_dim; ++c) {
           operands.v_max[c] = std::max(operands.v_max[c], std::fabs(operands.v[j * v_dim + c]));
         }
@@ -100,6 +102,23 @@ std::size_t RowInputs::HeadOf(const RowId& row) const {
 
 bool RowInputs::IsSpecial(const RowId& row, Index key) const {
   return heads_[HeadOf(row)].special[static_cast<std::size_t>(key)];
+}
+
+Additive AdditiveAt(const RowInputs& inputs, const RowId& row, Index key) {
+  const Dimensions& s = inputs.data().contract().shape;
+  const double bias = inputs.data().BiasAt(row, key);
+  const Enclosed& slope = inputs.Slope(row);
+  // bias - slope * distance: the slope's high part times the distance is a product and its error,
+  // what is rounded below is some 2^-104 of it.
+  const auto distance = static_cast<double>(std::abs(row.query + s.kv_len - s.q_len - key));
+  const double product = -slope.hi * distance;
+  const double low = std::fma(-slope.hi, distance, -product) - slope.lo * distance;
+  const double sum = bias + product;
+  const double part = sum - bias;
+  const double error = (bias - (sum - part)) + (product - part);
+  const double tail = error + low;
+  const double hi = sum + tail;
+  return {hi, tail - (hi - sum), std::fabs(bias) + std::fabs(product)};
 }
 
 double* BlockBuilder::Reserve(hwy::AlignedFreeUniquePtr<double[]>* buffer, std::size_t* capacity,
@@ -167,7 +186,7 @@ RowBlock BlockBuilder::Build(std::span<const RowId> rows, std::size_t lanes,
     const std::span<const double> values = data.Query(row);
     bool taken = AllFinite(values) && range.first < range.last;
     for (std::size_t d = 0; d < k_dim; ++d) q[d * lanes + lane] = taken ? values[d] : 0.0;
-    block.q_norm[lane] = taken ? Norm(values) : 0.0;
+    block.q_norm[lane] = taken ? NormBound(values) : 0.0;
     const double sink = data.SinkOf(row);
     block.sink[lane] = std::isfinite(sink) ? sink : kExcluded;
     if (std::isnan(sink) || sink == HUGE_VAL) taken = false;
@@ -191,7 +210,6 @@ RowBlock BlockBuilder::Build(std::span<const RowId> rows, std::size_t lanes,
 bool BlockBuilder::FillLane(const RowId& row, const KeyRange& range, std::size_t lane,
                             RowBlock* block) {
   const CaseData& data = inputs_.data();
-  const Dimensions& s = data.contract().shape;
   const bool selections = data.HasSelections();
   const bool special = inputs_.HasSpecial(row);
   const Enclosed& slope = inputs_.Slope(row);
@@ -207,23 +225,12 @@ bool BlockBuilder::FillLane(const RowId& row, const KeyRange& range, std::size_t
     if (special && inputs_.IsSpecial(row, j)) return false;
     any = true;
     if (block->additive.hi == nullptr) continue;
-    const double bias = data.BiasAt(row, j);
-    if (!std::isfinite(bias)) return false;
-    // bias - slope * distance as a double-double; the product of the slope's high part is exact
-    // with its error term, the rest loses less than 2^-104 of the product.
-    const auto distance = static_cast<double>(std::abs(row.query + s.kv_len - s.q_len - j));
-    const double product = -slope.hi * distance;
-    const double low = std::fma(-slope.hi, distance, -product) - slope.lo * distance;
-    const double sum = bias + product;
-    const double part = sum - bias;
-    const double error = (bias - (sum - part)) + (product - part);
-    const double tail = error + low;
-    const double hi = sum + tail;
+    if (!std::isfinite(data.BiasAt(row, j))) return false;
+    const Additive additive = AdditiveAt(inputs_, row, j);
     const std::size_t at = static_cast<std::size_t>(j - block->first_key) * block->lanes + lane;
-    block->additive.hi[at] = hi;
-    block->additive.lo[at] = tail - (hi - sum);
-    // The tail is rounded relative to what it is made of, not to what may be left of it.
-    magnitude = std::max(magnitude, std::fabs(bias) + std::fabs(product));
+    block->additive.hi[at] = additive.hi;
+    block->additive.lo[at] = additive.lo;
+    magnitude = std::max(magnitude, additive.magnitude);
   }
   block->additive_magnitude[lane] = magnitude;
   return any;

@@ -46,6 +46,19 @@ class RowInputs {
   std::vector<Enclosed> slopes_;
 };
 
+// What is added to the score of an allowed key: bias and ALiBi, as a double-double within a
+// relative 2^-100 of `magnitude`, the sum of the magnitudes.
+struct Additive {
+  double hi = 0.0;
+  double lo = 0.0;
+  double magnitude = 0.0;
+};
+Additive AdditiveAt(const RowInputs& inputs, const RowId& row, Index key);
+
+// An upper bound of the Euclidean norm of finite values; infinite where it overflows.
+double NormBound(std::span<const double> values);
+bool AllFinite(std::span<const double> values);
+
 // One thread's buffers for a block.
 class BlockBuilder {
  public:

@@ -5,6 +5,9 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
+
+#include "reference/ball.h"
 
 namespace attest {
 namespace {
@@ -28,10 +31,6 @@ double Broadcast(const Tensor& tensor, const RowId& row, Index key) {
   return tensor.At(offset);
 }
 
-Index RowIndex(const Contract& contract, const RowId& row) {
-  return (row.batch * contract.shape.q_heads + row.head) * contract.shape.q_len + row.query;
-}
-
 // |key - center| <= half_width in exact arithmetic: the rounding error of the difference decides
 // where the rounded difference equals the half width.
 bool WithinLocalWindow(Index key, double center, double half_width) {
@@ -50,6 +49,10 @@ RowId RowAt(const Dimensions& shape, Index flat) {
           flat % shape.q_len};
 }
 
+Index FlatRow(const Dimensions& shape, const RowId& row) {
+  return (row.batch * shape.q_heads + row.head) * shape.q_len + row.query;
+}
+
 double DefaultAlibiExponent(Index head, Index heads) {
   const Index power = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(heads)));
   if (head < power) return -8.0 * static_cast<double>(head + 1) / static_cast<double>(power);
@@ -57,9 +60,6 @@ double DefaultAlibiExponent(Index head, Index heads) {
 }
 
 StatusOr<CaseData> CaseData::Make(const Case& problem) {
-  if (problem.contract.score != ScoreKind::kDot) {
-    return Unsupported("score.kind: the reference computes 'dot' only");
-  }
   CaseData data;
   data.problem_ = &problem;
   data.contract_ = &problem.contract;
@@ -69,16 +69,33 @@ StatusOr<CaseData> CaseData::Make(const Case& problem) {
   data.q_ = ToDoubles(*problem.Find("q"));
   data.k_ = ToDoubles(*problem.Find("k"));
   data.v_ = ToDoubles(*problem.Find("v"));
-  const auto finite = [](double x) { return std::isfinite(x); };
-  data.finite_ = std::all_of(data.q_.begin(), data.q_.end(), finite) &&
-                 std::all_of(data.k_.begin(), data.k_.end(), finite);
+  const auto load = [&](const char* name, std::vector<double>* values) {
+    if (const Tensor* tensor = problem.Find(name)) *values = ToDoubles(*tensor);
+  };
+  load("w_q", &data.w_q_);
+  load("w_k", &data.w_k_);
+  load("b", &data.b_);
+  load("v_a", &data.v_a_);
+  if (const Tensor* w = problem.Find("w")) {
+    const Dimensions& s = problem.contract.shape;
+    for (Index b = 0; b < s.k_dim; ++b) {
+      for (Index a = 0; a < s.qk_dim; ++a) data.w_.push_back(w->At(a * s.k_dim + b));
+    }
+  }
+  const auto all_finite = [](std::initializer_list<const std::vector<double>*> lists) {
+    return std::all_of(lists.begin(), lists.end(), [](const std::vector<double>* values) {
+      return std::all_of(values->begin(), values->end(), [](double x) { return std::isfinite(x); });
+    });
+  };
+  data.parameters_finite_ = all_finite({&data.w_, &data.w_q_, &data.w_k_, &data.b_, &data.v_a_});
+  data.finite_ = data.parameters_finite_ && all_finite({&data.q_, &data.k_});
   return data;
 }
 
 std::span<const double> CaseData::Query(const RowId& row) const {
   const Dimensions& s = contract_->shape;
   const auto width = static_cast<std::size_t>(s.qk_dim);
-  return {q_.data() + static_cast<std::size_t>(RowIndex(*contract_, row)) * width, width};
+  return {q_.data() + static_cast<std::size_t>(FlatRow(contract_->shape, row)) * width, width};
 }
 
 namespace {
@@ -182,23 +199,111 @@ double CaseData::SinkOf(const RowId& row) const {
 }
 
 double CaseData::LocalCenter(const RowId& row) const {
-  return problem_->Find("local_center")->At(RowIndex(*contract_, row));
+  return problem_->Find("local_center")->At(FlatRow(contract_->shape, row));
+}
+
+std::span<const double> CaseData::WColumn(Index b) const {
+  const auto width = static_cast<std::size_t>(contract_->shape.qk_dim);
+  return {w_.data() + static_cast<std::size_t>(b) * width, width};
+}
+
+std::span<const double> CaseData::WqRow(Index a) const {
+  const auto width = static_cast<std::size_t>(contract_->shape.qk_dim);
+  return {w_q_.data() + static_cast<std::size_t>(a) * width, width};
+}
+
+std::span<const double> CaseData::WkRow(Index a) const {
+  const auto width = static_cast<std::size_t>(contract_->shape.k_dim);
+  return {w_k_.data() + static_cast<std::size_t>(a) * width, width};
+}
+
+bool CaseData::transcendental() const {
+  return contract_->score == ScoreKind::kAdditive || contract_->softcap > 0.0 ||
+         (contract_->local && contract_->local->gaussian);
+}
+
+namespace {
+
+// What a sum of products depends on where some of its factors are not finite: of finite factors
+// the sign alone. Their products must neither overflow nor vanish here.
+double SignIfFinite(double x) {
+  return std::isfinite(x) ? static_cast<double>((x > 0.0) - (x < 0.0)) : x;
+}
+
+// The sum of the products a[i] * b[i] with a non-finite factor; 0 without any.
+double NonFiniteDot(std::span<const double> a, std::span<const double> b) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isfinite(a[i]) && std::isfinite(b[i])) continue;
+    sum += SignIfFinite(a[i]) * SignIfFinite(b[i]);
+  }
+  return sum;
+}
+
+}  // namespace
+
+double CaseData::NonFiniteArgument(const RowId& row, Index key, Index a) const {
+  if (finite_) return 0.0;
+  const double bias = AdditiveBias(a);
+  return NonFiniteDot(WqRow(a), Query(row)) + NonFiniteDot(WkRow(a), Key(row, key)) +
+         (std::isfinite(bias) ? 0.0 : bias);
+}
+
+int CaseData::SignOfArgument(const RowId& row, Index key, Index a) const {
+  std::vector<double> factors{AdditiveBias(a)};
+  std::vector<double> others{1.0};
+  const auto append = [](std::span<const double> from, std::vector<double>* to) {
+    to->insert(to->end(), from.begin(), from.end());
+  };
+  append(WqRow(a), &factors);
+  append(WkRow(a), &factors);
+  append(Query(row), &others);
+  append(Key(row, key), &others);
+  for (long bits = 128;; bits *= 2) {  // products of doubles have at most 4300 bits in all
+    const PrecisionScope scope(bits);
+    const Ball argument = Ball::Dot(factors, others);
+    if (argument.Sign() != 0 || argument.IsExact()) return argument.Sign();
+  }
+}
+
+std::optional<double> CaseData::NonFiniteAdditive(const RowId& row, Index key) const {
+  double sum = 0.0;
+  bool special = false;
+  for (Index a = 0; a < additive_width(); ++a) {
+    const double factor = v_a_[static_cast<std::size_t>(a)];
+    const double argument = NonFiniteArgument(row, key, a);
+    if (std::isfinite(factor) && !std::isnan(argument)) continue;  // tanh is at most 1
+    special = true;
+    double tanh = std::isinf(argument) ? std::copysign(1.0, argument) : argument;
+    if (std::isinf(factor) && argument == 0.0) tanh = SignOfArgument(row, key, a);
+    sum += SignIfFinite(factor) * tanh;
+  }
+  if (!special) return std::nullopt;
+  return sum;
 }
 
 std::optional<double> CaseData::NonFiniteScore(const RowId& row, Index key) const {
   if (finite_) return std::nullopt;
-  const std::span<const double> q = Query(row);
-  const std::span<const double> k = Key(row, key);
-  // Only products with a non-finite factor matter: a sum of finite ones changes nothing, and must
-  // not overflow here.
   double sum = 0.0;
-  bool special = false;
-  for (std::size_t d = 0; d < q.size(); ++d) {
-    if (std::isfinite(q[d]) && std::isfinite(k[d])) continue;
-    special = true;
-    sum += q[d] * k[d];
+  if (contract_->score == ScoreKind::kAdditive) {
+    const std::optional<double> additive = NonFiniteAdditive(row, key);
+    if (!additive) return std::nullopt;
+    sum = *additive;
+  } else if (contract_->score == ScoreKind::kGeneral) {
+    const std::span<const double> q = Query(row);
+    const std::span<const double> k = Key(row, key);
+    for (Index b = 0; b < contract_->shape.k_dim; ++b) {
+      const std::span<const double> w = WColumn(b);
+      const double factor = k[static_cast<std::size_t>(b)];
+      for (std::size_t a = 0; a < q.size(); ++a) {
+        if (std::isfinite(q[a]) && std::isfinite(w[a]) && std::isfinite(factor)) continue;
+        sum += SignIfFinite(q[a]) * SignIfFinite(w[a]) * SignIfFinite(factor);
+      }
+    }
+  } else {
+    sum = NonFiniteDot(Query(row), Key(row, key));
   }
-  if (!special) return std::nullopt;
+  if (sum == 0.0) return std::nullopt;  // no factor but finite ones
   return sum * (contract_->scale.rsqrt_dk ? 1.0 : contract_->scale.value);
 }
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/case.h"
@@ -19,6 +20,7 @@ struct RowId {
 
 // Row `flat` of [B, Hq, Tq] in row-major order.
 RowId RowAt(const Dimensions& shape, Index flat);
+Index FlatRow(const Dimensions& shape, const RowId& row);
 
 // Keys first, first + 1, .., last - 1; none when first == last.
 struct KeyRange {
@@ -54,16 +56,34 @@ struct RowPlan {
   bool has_allowed_key() const { return kind != Kind::kEmpty; }
 };
 
-// The tensors of a `dot` case as exact doubles, and the questions a row asks about them.
+// The tensors of a case as exact doubles, and the questions a row asks about them.
 class CaseData {
  public:
-  // Unsupported for score kinds other than `dot`.
   static StatusOr<CaseData> Make(const Case& problem);
 
   const Contract& contract() const { return *contract_; }
+  // A tensor of the case; null when it has none of that name.
+  const Tensor* Find(const std::string& tensor) const { return problem_->Find(tensor); }
   std::span<const double> Query(const RowId& row) const;
   std::span<const double> Key(const RowId& row, Index key) const;
   std::span<const double> Value(const RowId& row, Index key) const;
+
+  // The score's parameters: column `b` of W as [Dq] and row `a` of W_q, W_k as [Dq], [Dk]; empty
+  // for the kinds of score that have none.
+  std::span<const double> WColumn(Index b) const;
+  std::span<const double> WqRow(Index a) const;
+  std::span<const double> WkRow(Index a) const;
+  std::span<const double> va() const { return v_a_; }
+  double AdditiveBias(Index a) const { return b_.empty() ? 0.0 : b_[static_cast<std::size_t>(a)]; }
+  Index additive_width() const { return static_cast<Index>(v_a_.size()); }
+  // What infinities and NaN decide of (W_q q + W_k k + b)_a: that value, or 0 where it is finite.
+  double NonFiniteArgument(const RowId& row, Index key, Index a) const;
+  // Neither q, k nor the parameters hold a NaN or an infinity.
+  bool finite() const { return finite_; }
+  bool parameters_finite() const { return parameters_finite_; }
+  // Scores, or weights, of which no theorem says when they are equal: `additive`, a soft cap, a
+  // local-p Gaussian.
+  bool transcendental() const;
 
   // Whether key `key` is allowed for `row`: the conjunction of every mask of the contract.
   bool Allowed(const RowId& row, Index key) const;
@@ -92,14 +112,19 @@ class CaseData {
   std::optional<double> GivenSlope(Index head) const;
 
  private:
-  // The score before the bias where q or k is not finite; nothing where both are.
+  // The score before the bias where what it is made of is not finite; nothing where all is.
   std::optional<double> NonFiniteScore(const RowId& row, Index key) const;
+  std::optional<double> NonFiniteAdditive(const RowId& row, Index key) const;
+  // The sign of a finite (W_q q + W_k k + b)_a.
+  int SignOfArgument(const RowId& row, Index key, Index a) const;
 
   const Case* problem_ = nullptr;
   const Contract* contract_ = nullptr;
   bool alibi_ = false;
-  bool finite_ = true;  // q and k hold neither NaN nor infinity
+  bool finite_ = true;
+  bool parameters_finite_ = true;
   std::vector<double> q_, k_, v_;
+  std::vector<double> w_, w_q_, w_k_, b_, v_a_;  // w_ transposed: [Dk, Dq]
 };
 
 // The ALiBi slope of head h of H is 2^exponent with this exponent: -8(h+1)/H for H a power of two,

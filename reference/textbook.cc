@@ -10,13 +10,9 @@ bool TextbookHas(TextbookNumber number) {
   return number == TextbookNumber::kCppBinFloat100 || kTextbookHasMpfr;
 }
 
-StatusOr<TextbookResult> TextbookForward(const Case& problem, TextbookNumber number) {
-  if (problem.contract.score != ScoreKind::kDot) {
-    return Unsupported("score.kind: the textbook reference computes 'dot' only");
-  }
-  if (!TextbookHas(number)) return Unsupported("this build has no MPFR");
-  return number == TextbookNumber::kMpfr100 ? TextbookForwardMpfr(problem)
-                                            : TextbookForwardCppBinFloat(problem);
+TextbookResult EvaluateTextbook(const Case& problem, TextbookNumber number) {
+  return number == TextbookNumber::kMpfr100 ? EvaluateTextbookOnMpfr(problem)
+                                            : EvaluateTextbookOnCppBinFloat(problem);
 }
 
 }  // namespace attest

@@ -3,15 +3,14 @@
 #include <boost/multiprecision/cpp_bin_float.hpp>
 #include <boost/multiprecision/eigen.hpp>
 
-#include "reference/textbook-inl.h"
 #include "reference/textbook_types.h"
 
 namespace attest {
 
-TextbookResult TextbookForwardCppBinFloat(const Case& problem) {
+TextbookResult EvaluateTextbookOnCppBinFloat(const Case& problem) {
   using Number = boost::multiprecision::number<boost::multiprecision::cpp_bin_float<100>,
                                                boost::multiprecision::et_off>;
-  return Textbook<Number>(problem).Forward();
+  return ToDoubles(EvaluateTextbook(Textbook<Number>(problem)));
 }
 
 }  // namespace attest

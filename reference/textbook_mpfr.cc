@@ -3,17 +3,16 @@
 #include <boost/multiprecision/eigen.hpp>
 #include <boost/multiprecision/mpfr.hpp>
 
-#include "reference/textbook-inl.h"
 #include "reference/textbook_types.h"
 
 namespace attest {
 
 const bool kTextbookHasMpfr = true;
 
-TextbookResult TextbookForwardMpfr(const Case& problem) {
+TextbookResult EvaluateTextbookOnMpfr(const Case& problem) {
   using Number = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<100>,
                                                boost::multiprecision::et_off>;
-  return Textbook<Number>(problem).Forward();
+  return ToDoubles(EvaluateTextbook(Textbook<Number>(problem)));
 }
 
 }  // namespace attest

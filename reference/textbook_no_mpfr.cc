@@ -6,6 +6,6 @@ namespace attest {
 
 const bool kTextbookHasMpfr = false;
 
-TextbookResult TextbookForwardMpfr(const Case&) { return {}; }
+TextbookResult EvaluateTextbookOnMpfr(const Case&) { return {}; }
 
 }  // namespace attest

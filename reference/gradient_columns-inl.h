@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of one block of keys in arithmetic A: grad_k and grad_v, summed over all rows.
+//
+// Rounding points and Bound: docs/reference.md, "Gradients on rungs 0 and 1". Tiles of up to
+//   kKeyBlock rows are taken in order; each adds its largest |q| and |grad_out| of a column times
+//   the sum of the errors of its coefficients to the bound.
+
+// Highway's include guard: the header is compiled once per target.
+#if defined(ATTEST_REFERENCE_GRADIENT_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTEST_REFERENCE_GRADIENT_COLUMNS_INL_H_
+#undef ATTEST_REFERENCE_GRADIENT_COLUMNS_INL_H_
+#else
+#define ATTEST_REFERENCE_GRADIENT_COLUMNS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "reference/gradient_block.h"
+#include "reference/gradient_rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attest {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class A, bool kExactProducts, class D>
+class ColumnGradients {
+  using V = hn::Vec<D>;
+  using N = typename A::N;
+  using Constants = typename A::Constants;
+  using F = RungFunctions<A, D>;
+  static constexpr bool kPairs = F::kPairs;
+  static constexpr double kUnit = Constants::kUnit;
+
+ public:
+  ColumnGradients(const ColumnBlock& block, RungWorkspace& workspace)
+      : block_(block),
+        lanes_(block.lanes),
+        k_dim_(static_cast<std::size_t>(block.k_dim)),
+        v_dim_(static_cast<std::size_t>(block.v_dim)),
+        sum_error_(Constants::SumError(static_cast<double>(block.rows), kKeyBlock)) {
+    scores_ = workspace.Get(0, kKeyBlock * lanes_);
+    products_ = workspace.Get(1, kKeyBlock * lanes_);
+    weights_ = workspace.Get(2, kKeyBlock * lanes_);
+    grad_k_ = workspace.Get(3, k_dim_ * lanes_);
+    grad_v_ = workspace.Get(4, v_dim_ * lanes_);
+    k_bounds_ = workspace.Get(5, k_dim_ * lanes_);
+    v_bounds_ = workspace.Get(6, v_dim_ * lanes_);
+  }
+
+  std::uint32_t Run() {
+    for (const Plane& plane : {grad_k_, k_bounds_}) Clear(plane, k_dim_);
+    for (const Plane& plane : {grad_v_, v_bounds_}) Clear(plane, v_dim_);
+    RowTile tile;
+    while (block_.next(&tile)) {
+      Products(tile, block_.k, tile.q, k_dim_, scores_);
+      Products(tile, block_.v, tile.grad_out, v_dim_, products_);
+      Coefficients(tile);
+      Accumulate(tile, products_, tile.q, k_dim_, score_errors_, grad_k_, k_bounds_);
+      Accumulate(tile, weights_, tile.grad_out, v_dim_, weight_errors_, grad_v_, v_bounds_);
+    }
+    Store(grad_v_, v_bounds_, v_dim_, Enclosed{1.0, 0.0, 0.0}, block_.grad_v);
+    Store(grad_k_, k_bounds_, k_dim_, block_.scale, block_.grad_k);
+    return pending_;
+  }
+
+ private:
+  template <class Function>
+  HWY_INLINE void ForLanes(Function f) const {
+    for (std::size_t lane = 0; lane < lanes_; lane += hn::Lanes(d_)) f(lane);
+  }
+  void Clear(const Plane& plane, std::size_t rows) const {
+    std::fill_n(plane.hi, rows * lanes_, 0.0);
+    std::fill_n(plane.lo, rows * lanes_, 0.0);
+  }
+
+  // out[r][lane] = <y_r, x_lane>.
+  void Products(const RowTile& tile, const double* x, const double* y, std::size_t width,
+                const Plane& out) const {
+    PanelTask task;
+    task.x.hi = const_cast<double*>(x);
+    task.lanes = lanes_;
+    task.terms = width;
+    task.block = kScoreBlock;
+    task.y = y;
+    task.y_term = 1;
+    task.y_result = width;
+    task.out = out;
+    task.results = tile.rows;
+    Panel<A, DoubleOperand<D>, kExactProducts>(d_, task);
+  }
+
+  // From scores and <grad_out, v> to dR (in products_) and p m (in weights_), with the sums of
+  // their errors.
+  void Coefficients(const RowTile& tile) {
+    const N scale = F::Number(d_, block_.scale);
+    const N cap = F::Number(d_, block_.softcap);
+    const N inverse_kept = A::Div(F::Number(d_, 1.0), F::Number(d_, block_.kept));
+    const bool gaussian = block_.gaussian_half_width > 0.0;
+    const bool factors = gaussian || tile.keep != nullptr;
+    ForLanes([&](std::size_t lane) {
+      V score_error = hn::Zero(d_);
+      V weight_error = hn::Zero(d_);
+      for (std::size_t r = 0; r < tile.rows; ++r) {
+        const std::size_t at = r * lanes_ + lane;
+        const RowStatistics& row = tile.statistics[r];
+        if (!row.valid) {
+          A::Store(d_, A::Zero(d_), products_, at);
+          A::Store(d_, A::Zero(d_), weights_, at);
+          continue;
+        }
+        N s = A::Mul(A::Load(d_, scores_, at), scale);
+        N complement = F::Number(d_, 1.0);
+        if (block_.softcap > 0.0) {
+          const auto th = F::Tanh(d_, A::Div(s, cap));
+          s = A::Mul(cap, th.tanh);
+          complement = th.complement;
+        }
+        if (tile.additive.hi != nullptr) s = A::Add(s, F::LoadOptional(d_, tile.additive, at));
+        const N x = A::Sub(s, F::Number(d_, row.pivot));
+        const N p = A::Mul(A::Exp(d_, x), F::Number(d_, row.inverse_hi, row.inverse_lo));
+        N weight = p;
+        N dp = A::Load(d_, products_, at);
+        if (factors) {
+          N factor = inverse_kept;
+          if (gaussian) {
+            const N distance =
+                A::Sub(F::LoadDoubles(d_, block_.key + lane), F::Number(d_, tile.center[r]));
+            factor = A::Mul(factor, F::Gaussian(d_, distance, block_.gaussian_half_width));
+          }
+          if (tile.keep != nullptr) {
+            const auto keep = hn::Gt(hn::Load(d_, tile.keep + at), hn::Zero(d_));
+            factor = A::Select(keep, factor, A::Zero(d_));
+          }
+          weight = A::Mul(p, factor);
+          dp = A::Mul(dp, factor);
+        }
+        const N shift =
+            A::Sub(F::Number(d_, row.grad_lse), F::Number(d_, row.delta_hi, row.delta_lo));
+        const N size = A::Add(dp, shift);
+        N dr = A::Mul(p, size);
+        if (block_.softcap > 0.0) dr = A::Mul(dr, complement);
+        A::Store(d_, dr, products_, at);
+        A::Store(d_, weight, weights_, at);
+        const V relative = hn::Set(d_, row.relative_error + 1.01 * sum_error_);
+        const V error = hn::MulAdd(relative, hn::Abs(A::Hi(size)), hn::Set(d_, row.absolute_error));
+        // An exponential that is taken as 0 may have been as much as kSmallestExp; excluded keys
+        // have none.
+        V smallest = hn::Set(d_, Constants::kSmallestExp);
+        if (tile.additive.hi != nullptr) {
+          const V additive = hn::Load(d_, tile.additive.hi + at);
+          smallest = hn::IfThenElseZero(hn::Gt(additive, hn::Set(d_, kExcluded)), smallest);
+        }
+        const V magnitude = hn::MulAdd(hn::Set(d_, 1.1), hn::Abs(A::Hi(size)), error);
+        score_error = hn::MulAdd(A::Hi(p), error, score_error);
+        score_error = hn::MulAdd(smallest, magnitude, score_error);
+        const V weight_relative = hn::Set(d_, row.weight_error + 1.01 * sum_error_ + 2.0 * kUnit);
+        weight_error = hn::MulAdd(A::Hi(weight), weight_relative, weight_error);
+        weight_error = hn::MulAdd(smallest, hn::Set(d_, 1.1 / block_.kept.hi), weight_error);
+      }
+      hn::Store(score_error, d_, score_errors_ + lane);
+      hn::Store(weight_error, d_, weight_errors_ + lane);
+    });
+  }
+  // out[c][lane] += sum over rows of coefficient[r][lane] * y[r][c]; likewise the bounds.
+  void Accumulate(const RowTile& tile, const Plane& coefficients, const double* y,
+                  std::size_t width, const double* errors, const Plane& out, const Plane& bounds) {
+    PanelTask task;
+    task.x = coefficients;
+    task.lanes = lanes_;
+    task.terms = tile.rows;
+    task.block = kKeyBlock;
+    task.y = y;
+    task.y_term = width;
+    task.y_result = 1;
+    task.out = out;
+    task.results = width;
+    task.add = true;
+    Panel<A, A, false>(d_, task);
+    ColumnMaxima(
+        y, tile.rows, width, [&](std::size_t r) { return tile.statistics[r].valid; }, &maxima_);
+    for (std::size_t c = 0; c < width; ++c) {
+      ForLanes([&](std::size_t lane) {
+        const std::size_t at = c * lanes_ + lane;
+        const V bound = hn::MulAdd(hn::Set(d_, maxima_[c]), hn::Load(d_, errors + lane),
+                                   hn::Load(d_, bounds.hi + at));
+        hn::Store(bound, d_, bounds.hi + at);
+      });
+    }
+  }
+
+  void Store(const Plane& sums, const Plane& bounds, std::size_t width, const Enclosed& factor,
+             CertifiedValue* const* results) {
+    const Rung rung = kPairs ? Rung::kDoubleDouble : Rung::kDouble;
+    const N scale = F::Number(d_, factor);
+    const double scale_size = std::fabs(factor.hi);
+    const double scale_error = F::ErrorOf(factor);
+    HWY_ALIGN double hi[kMaxRowLanes];
+    HWY_ALIGN double lo[kMaxRowLanes];
+    for (std::size_t c = 0; c < width; ++c) {
+      ForLanes([&](std::size_t lane) {
+        const N value = A::Mul(A::Load(d_, sums, c * lanes_ + lane), scale);
+        hn::Store(A::Hi(value), d_, hi + lane);
+        hn::Store(A::Lo(d_, value), d_, lo + lane);
+      });
+      for (std::size_t i = 0; i < block_.keys; ++i) {
+        if (results[i] == nullptr || results[i][c].decided) continue;
+        const std::size_t at = c * lanes_ + i;
+        const double tiny = static_cast<double>(block_.rows) * 0x1p-1060;
+        double radius = 1.02 * scale_size * (bounds.hi[at] + tiny) +
+                        1.01 * scale_error * std::fabs(sums.hi[at]) +
+                        4.0 * kUnit * std::fabs(hi[i]);
+        if (bounds.hi[at] == 0.0) radius = 0.0;  // nothing but zeros
+        results[i][c] = Settle(hi[i], lo[i], radius, block_.dtype, rung);
+        if (!results[i][c].decided) pending_ |= std::uint32_t{1} << i;
+      }
+    }
+  }
+
+  const D d_{};
+  const ColumnBlock& block_;
+  const std::size_t lanes_;
+  const std::size_t k_dim_;
+  const std::size_t v_dim_;
+  const double sum_error_;
+  Plane scores_;             // [kKeyBlock, lanes]
+  Plane products_;           // [kKeyBlock, lanes]: <grad_out, v>, then dR
+  Plane weights_;            // [kKeyBlock, lanes]: p m
+  Plane grad_k_, k_bounds_;  // [k_dim, lanes]; bounds in hi
+  Plane grad_v_, v_bounds_;  // [v_dim, lanes]
+  HWY_ALIGN double score_errors_[kMaxRowLanes];
+  HWY_ALIGN double weight_errors_[kMaxRowLanes];
+  std::vector<double> maxima_;
+  std::uint32_t pending_ = 0;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attest
+HWY_AFTER_NAMESPACE();
+
+#endif  // ATTEST_REFERENCE_GRADIENT_COLUMNS_INL_H_
