@@ -28,12 +28,17 @@ void AddReferenceCommand(CLI::App& app, const CommonOptions& common, int* exit_s
 void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 void AddExperimentCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 void AddReportCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
+void AddBenchCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 
-// Prints "attest: MESSAGE" to standard error and returns kExitUsage.
+// Prints "attest: MESSAGE" to standard error, below a progress line that is still open, and returns
+// kExitUsage.
 int Fail(const Status& status);
 
 // Creates a directory for results, before the work starts; one line says why it cannot be used.
 Status PrepareDirectory(const std::string& directory);
+
+// Tries whether a file can be written, likewise; nothing remains of the trial.
+Status PrepareFile(const std::string& file);
 
 // A progress line on standard error, only where that is a terminal. `what` names the work.
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all);

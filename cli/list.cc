@@ -10,6 +10,7 @@
 #include "audit/bound.h"
 #include "audit/builtin.h"
 #include "audit/suite.h"
+#include "bench/benchmark.h"
 #include "cli/command.h"
 #include "experiments/experiment.h"
 #include "optimized/targets.h"
@@ -43,6 +44,8 @@ Entries EntriesOf(const std::string& what) {
     }
   } else if (what == "profiles") {
     for (const ProfileInfo& p : Profiles()) entries.emplace_back(p.name, p.description);
+  } else if (what == "benchmarks") {
+    for (const Benchmark& b : Benchmarks()) entries.emplace_back(b.name, b.question);
   }
   return entries;
 }
@@ -54,7 +57,8 @@ void AddListCommand(CLI::App& app, const CommonOptions& common, int* exit_status
   const auto what = std::make_shared<std::string>();
   command->add_option("what", *what, "What to list")
       ->required()
-      ->check(CLI::IsMember({"kernels", "suites", "experiments", "faults", "profiles"}));
+      ->check(
+          CLI::IsMember({"kernels", "suites", "experiments", "faults", "profiles", "benchmarks"}));
   command->callback([what, &common, exit_status] {
     const Entries entries = EntriesOf(*what);
     if (common.json) {

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "cli/command.h"
 #include "core/build_info.h"
@@ -18,7 +19,12 @@
 
 namespace attest {
 
+namespace {
+bool progress_open = false;  // a progress line that has no newline yet
+}
+
 int Fail(const Status& status) {
+  if (std::exchange(progress_open, false)) fmt::print(stderr, "\n");
   fmt::print(stderr, "attest: {}\n", Printable(status.message()));
   return kExitUsage;
 }
@@ -36,10 +42,13 @@ Status PrepareDirectory(const std::string& directory) {
   return Status();
 }
 
+Status PrepareFile(const std::string& file) { return OutputFile::Create(file).status(); }
+
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all) {
   if (isatty(STDERR_FILENO) == 0) return;
   fmt::print(stderr, "\r\x1b[K{} {}/{}{}", what, done, all, done == all ? "\n" : "");
   std::fflush(stderr);
+  progress_open = done != all;
 }
 
 namespace {
@@ -83,14 +92,17 @@ int Main(int argc, char** argv) {
       "Examples:\n"
       "  attest list kernels\n"
       "  attest audit --kernel tiled --suite quick\n"
+      "  attest reference case.safetensors --what out,lse\n"
       "  attest experiment saturation\n"
-      "  attest report --quick --out out/report");
+      "  attest report --quick --out out/report\n"
+      "  attest bench reference");
   int exit_status = kExitConforms;
   AddListCommand(app, common, &exit_status);
   AddReferenceCommand(app, common, &exit_status);
   AddAuditCommand(app, common, &exit_status);
   AddExperimentCommand(app, common, &exit_status);
   AddReportCommand(app, common, &exit_status);
+  AddBenchCommand(app, common, &exit_status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

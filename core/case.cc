@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "core/file_io.h"
@@ -119,6 +121,18 @@ Status CheckLengths(const Case& problem, const char* name, Index limit) {
   return Status();
 }
 
+// Whether the case has the tensors that a known output needs.
+Status CheckOutput(const Case& problem, const std::string& output) {
+  if (!output.starts_with("grad_")) return Status();
+  if (problem.Find("grad_out") == nullptr && problem.Find("grad_lse") == nullptr) {
+    return InvalidArgument(fmt::format("'{}' needs a tensor 'grad_out' or 'grad_lse'", output));
+  }
+  if (const std::string of = output.substr(5); problem.Find(of) == nullptr) {
+    return InvalidArgument(fmt::format("'{}', but there is no tensor '{}'", output, of));
+  }
+  return Status();
+}
+
 // Tensors that only make sense together, or with a field of the contract.
 Status CheckCombinations(const Case& problem) {
   const Contract& contract = problem.contract;
@@ -150,13 +164,8 @@ Status CheckCombinations(const Case& problem) {
     return InvalidArgument("tensor 'b': not used by this score kind");
   }
   for (const std::string& output : contract.outputs) {
-    if (!output.starts_with("grad_")) continue;
-    if (!has("grad_out") && !has("grad_lse")) {
-      return InvalidArgument(
-          fmt::format("outputs: '{}' needs a tensor 'grad_out' or 'grad_lse'", output));
-    }
-    if (const std::string of = output.substr(5); !has(of.c_str())) {
-      return InvalidArgument(fmt::format("outputs: '{}', but there is no tensor '{}'", output, of));
+    if (Status s = CheckOutput(problem, output); !s.ok()) {
+      return InvalidArgument("outputs: " + s.message());
     }
   }
   return Status();
@@ -207,6 +216,31 @@ Status FinishCase(Case* problem) {
   if (Status s = CheckLengths(*problem, "kv_lengths", contract.shape.kv_len); !s.ok()) return s;
   if (Status s = CheckLengths(*problem, "q_lengths", contract.shape.q_len); !s.ok()) return s;
   return CheckCombinations(*problem);
+}
+
+std::vector<std::string> AllowedOutputs(const Case& problem) {
+  std::vector<std::string> names;
+  for (const std::string_view name : OutputNames()) {
+    if (CheckOutput(problem, std::string(name)).ok()) names.emplace_back(name);
+  }
+  return names;
+}
+
+Status SelectOutputs(const std::vector<std::string>& names, Case* problem) {
+  if (names.empty()) return InvalidArgument("no output is named");
+  const std::vector<std::string_view>& known = OutputNames();
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(known.begin(), known.end(), *name) == known.end()) {
+      return InvalidArgument(
+          fmt::format("unknown output '{}' (known: {})", *name, fmt::join(known, ", ")));
+    }
+    if (std::find(names.begin(), name, *name) != name) {
+      return InvalidArgument(fmt::format("'{}' appears twice", *name));
+    }
+    if (Status s = CheckOutput(*problem, *name); !s.ok()) return s;
+  }
+  problem->contract.outputs = names;
+  return Status();
 }
 
 Shape OutputShape(const Case& problem, const std::string& name) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/contract.h"
 #include "core/status.h"
@@ -25,6 +26,14 @@ struct Case {
 // then checks every tensor's presence, type, shape and values against the contract. One line names
 // the tensor and what was expected.
 Status FinishCase(Case* problem);
+
+// Every output that the case allows: out, lse and weights, and, where grad_out or grad_lse is
+// present, the gradient of every tensor that has one.
+std::vector<std::string> AllowedOutputs(const Case& problem);
+
+// Replaces what the contract asks for. Refuses an unknown or repeated name, an empty list, and a
+// gradient that the case does not allow; then the case is left as it was.
+Status SelectOutputs(const std::vector<std::string>& names, Case* problem);
 
 // Shape and type of the output `name` of a case: "out", "lse", "weights", or "grad_X", which has
 // those of the case's tensor X. Any other name, and the gradient of a tensor that the case lacks,

@@ -232,6 +232,8 @@ void ReadOutputs(ObjectReader& reader, std::vector<std::string>* outputs) {
 
 }  // namespace
 
+const std::vector<std::string_view>& OutputNames() { return kOutputNames; }
+
 std::string_view DefaultProfile(DType dtype) {
   switch (dtype) {
     case DType::kF64:

@@ -94,6 +94,9 @@ struct Contract {
   DType wide_dtype() const { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 };
 
+// Every output that a contract can ask for: out, lse, weights, then the gradients.
+const std::vector<std::string_view>& OutputNames();
+
 // The profile of a contract that names none: f32, f64, bf16-flash, f16-flash by the tensors' type.
 std::string_view DefaultProfile(DType dtype);
 

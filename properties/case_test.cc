@@ -165,6 +165,32 @@ TEST_F(CaseTest, ResultsMayBePartialButNotWrong) {
       << wrong.status().message();
 }
 
+// What is asked for can be replaced by anything that the case has the tensors for.
+TEST_F(CaseTest, SelectsOutputsThatItAllows) {
+  Case problem = Valid();
+  ASSERT_TRUE(FinishCase(&problem).ok());
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(AllowedOutputs(problem), (Names{"out", "lse", "weights"}));
+  ASSERT_TRUE(SelectOutputs({"lse", "out"}, &problem).ok());
+  EXPECT_EQ(problem.contract.outputs, (Names{"lse", "out"}));
+  const auto refused = [&](const Names& names, const std::string& message) {
+    EXPECT_EQ(SelectOutputs(names, &problem).message(), message);
+    EXPECT_EQ(problem.contract.outputs, (Names{"lse", "out"}));
+  };
+  refused({}, "no output is named");
+  refused({"out", "lse", "out"}, "'out' appears twice");
+  refused({"grad_k"}, "'grad_k' needs a tensor 'grad_out' or 'grad_lse'");
+  problem.tensors["grad_lse"] = Tensor(DType::kF32, {2, 4, 3});
+  refused({"grad_sinks"}, "'grad_sinks', but there is no tensor 'sinks'");
+  EXPECT_TRUE(SelectOutputs({"grad_k"}, &problem).ok());
+  problem.tensors["sinks"] = Tensor(DType::kF32, {4});
+  problem.tensors["mask"] = Tensor(DType::kBool, {1, 1, 1, 1});  // has no gradient
+  EXPECT_EQ(AllowedOutputs(problem),
+            (Names{"out", "lse", "weights", "grad_q", "grad_k", "grad_v", "grad_sinks"}));
+  const Status unknown = SelectOutputs({"grad_mask"}, &problem);
+  EXPECT_TRUE(unknown.message().starts_with("unknown output 'grad_mask' (known: out, lse,"));
+}
+
 // The gradient of a tensor has that tensor's shape and type, also where they are not the
 // contract's.
 TEST_F(CaseTest, OutputsHaveTheirOwnShapesAndTypes) {

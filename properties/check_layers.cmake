@@ -17,7 +17,7 @@ set(MAY_faults core audit faults)
 set(MAY_properties core reference optimized audit properties faults experiments reports)
 set(MAY_experiments core reference optimized audit experiments faults)
 set(MAY_reports core reports)
-set(MAY_cli core reference optimized audit faults experiments reports cli)
+set(MAY_cli core reference optimized audit faults experiments reports bench cli)
 set(MAY_bench core reference optimized audit bench)
 
 # The room of a path relative to ROOT.

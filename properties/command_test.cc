@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -33,12 +34,13 @@ class CommandTest : public ::testing::Test {
   }
   ~CommandTest() override { std::filesystem::remove_all(directory_); }
 
-  CommandResult Run(const std::string& arguments) const {
+  // `prefix`: a command that runs the command.
+  CommandResult Run(const std::string& arguments, const std::string& prefix = "") const {
     const char* command = std::getenv("ATTEST_COMMAND");
     EXPECT_NE(command, nullptr) << "run by ctest, which names the command";
     const std::string errors = (directory_ / "stderr").string();
-    const std::string line = "cd '" + directory_.string() + "' && '" + std::string(command) + "' " +
-                             arguments + " 2>'" + errors + "'";
+    const std::string line = "cd '" + directory_.string() + "' && " + prefix + " '" +
+                             std::string(command) + "' " + arguments + " 2>'" + errors + "'";
     CommandResult result;
     FILE* pipe = popen(line.c_str(), "r");
     char buffer[4096];
@@ -101,6 +103,8 @@ TEST_F(CommandTest, RefusesOutputsThatCannotBeWritten) {
   ExpectRefused("list kernels >/dev/full", "standard output: cannot be written");
   const std::string file = WriteSmallCase();
   ExpectRefused("reference '" + file + "' --out '" + file + "'", "--out would overwrite it");
+  ExpectRefused("reference '" + file + "' --out file/below", "file/below: ");
+  ExpectRefused("reference missing --out nowhere/result", "nowhere/result: ");
 }
 
 TEST_F(CommandTest, RefusesDamagedResults) {
@@ -152,6 +156,105 @@ TEST_F(CommandTest, ReferencePrintsDigitsAndWritesAResult) {
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_EQ(result->at("out").At(3),
             parsed["outputs"]["out"]["values"][3]["nearest"].get<double>());
+}
+
+TEST_F(CommandTest, ReferenceReplacesTheContractsOutputs) {
+  const std::string reference = "reference '" + WriteSmallCase() + "'";
+  // The contract of the case asks for out, lse and weights.
+  const CommandResult one = Run(reference + " --what lse --json --out result.safetensors");
+  ASSERT_EQ(one.status, 0) << one.err;
+  const nlohmann::json lse = nlohmann::json::parse(one.out)["outputs"];
+  EXPECT_EQ(lse.size(), 1u);
+  ASSERT_EQ(lse["lse"]["values"].size(), 2u);
+  const StatusOr<TensorFile> result = ReadSafetensors(directory_ / "result.safetensors");
+  ASSERT_TRUE(result.ok());
+  ASSERT_EQ(result->tensors.size(), 1u);
+  for (Index i = 0; i < 2; ++i) {
+    EXPECT_EQ(result->tensors.at("lse").At(i),
+              lse["lse"]["values"][static_cast<std::size_t>(i)]["nearest"].get<double>());
+  }
+  const CommandResult two = Run(reference + " --what weights,out --json");
+  EXPECT_EQ(nlohmann::json::parse(two.out)["outputs"].size(), 2u) << two.err;
+  const CommandResult all = Run(reference + " --what all --json");
+  EXPECT_EQ(nlohmann::json::parse(all.out)["outputs"].size(), 3u) << all.err;
+}
+
+TEST_F(CommandTest, ReferenceRefusesOutputsThatTheCaseLacks) {
+  const std::string reference = "reference '" + WriteSmallCase() + "' --out none.safetensors";
+  const auto refused = [&](const std::string& what, const std::string& message) {
+    ExpectRefused(reference + " --what " + what, "small.safetensors: --what: " + message);
+    EXPECT_FALSE(std::filesystem::exists(directory_ / "none.safetensors"));
+  };
+  refused("nonsense", "unknown output 'nonsense' (known: out, lse, weights, grad_q");
+  refused("out,", "unknown output ''");
+  refused("out,all", "unknown output 'all'");
+  refused("lse,out,lse", "'lse' appears twice");
+  refused("grad_q", "'grad_q' needs a tensor 'grad_out' or 'grad_lse'");
+  Case problem = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}}, 5);
+  problem.tensors["grad_out"] = Tensor(DType::kF32, {1, 1, 2, 2});
+  ASSERT_TRUE(WriteCase(directory_ / "cases" / "small.safetensors", problem).ok());
+  refused("out,grad_sinks", "'grad_sinks', but there is no tensor 'sinks'");
+}
+
+TEST_F(CommandTest, ReferenceSaysWhichRungSettledWhat) {
+  const std::string reference = "reference '" + WriteSmallCase() + "'";
+  const auto rungs = [&](const std::string& arguments) {
+    const CommandResult result = Run(reference + arguments + " --json");
+    const nlohmann::json json = nlohmann::json::parse(result.out);
+    std::map<std::string, int> counts{
+        {"rule", 0}, {"double", 0}, {"double-double", 0}, {"ball", 0}, {"exact", 0}};
+    for (const auto& output : json["outputs"]) {
+      for (const auto& value : output["values"]) ++counts.at(value["rung"]);
+    }
+    EXPECT_EQ(json["rungs"], nlohmann::json(counts)) << arguments;
+    return counts;
+  };
+  EXPECT_EQ(rungs("").at("double"), 12);  // 4 of out, 2 of lse, 6 of weights
+  EXPECT_EQ(rungs(" --digits 20").at("ball"), 12);
+
+  const CommandResult table = Run(reference + " --what lse");
+  EXPECT_NE(table.out.find("  double        exact in "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("2 elements by the rung that settled them: rule 0, double 2, "
+                           "double-double 0, ball 0, exact 0; no ball was needed\n"),
+            std::string::npos)
+      << table.out;
+  // A weight that the causal rule forbids.
+  const Case causal = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}, .causal = Causal::kTopLeft}, 5);
+  ASSERT_TRUE(WriteCase(directory_ / "causal.safetensors", causal).ok());
+  const CommandResult weights = Run("reference causal.safetensors --what weights");
+  EXPECT_NE(weights.out.find("  rule          exactly 0\n"), std::string::npos) << weights.out;
+  EXPECT_NE(weights.out.find(": rule 3, double 3, "), std::string::npos) << weights.out;
+
+  const CommandResult digits = Run(reference + " --what lse --digits 20");
+  EXPECT_NE(digits.out.find("ball 2, exact 0; largest precision "), std::string::npos)
+      << digits.out;
+}
+
+// Hours of work at this precision; the signal arrives in the middle of it.
+TEST_F(CommandTest, ReferenceStopsAtCtrlC) {
+  const Case problem = MakeCase({.shape = {1, 1, 1, 4096, 512, 64, 64, 64}}, 5);
+  ASSERT_TRUE(WriteCase(directory_ / "long.safetensors", problem).ok());
+  std::ofstream(directory_ / "result.safetensors") << "as before";
+  CommandResult result;
+  for (const char* delay : {"0.3", "1", "3", "10"}) {  // until the command has started
+    const std::string timeout = std::string("timeout --preserve-status -k 20 -s INT ") + delay;
+    result = Run("reference long.safetensors --digits 1000 --threads 2 --out result.safetensors",
+                 timeout);
+    if (result.err.find("interrupted") != std::string::npos) break;
+  }
+  EXPECT_EQ(result.status, 130);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(result.err.starts_with("attest: long.safetensors: interrupted after ")) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  std::ifstream file(directory_ / "result.safetensors");
+  std::string content;
+  std::getline(file, content);
+  EXPECT_EQ(content, "as before");
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+    if (entry.is_regular_file()) ++files;
+  }
+  EXPECT_EQ(files, 3u);  // the case, the result as it was, and what the command said
 }
 
 TEST_F(CommandTest, AuditsFilesAndResults) {
@@ -225,6 +328,63 @@ TEST_F(CommandTest, SameSeedGivesTheSameBytes) {
   EXPECT_EQ(a, b);
   const nlohmann::json other = nlohmann::json::parse(Run(arguments + " --seed 1").out);
   EXPECT_NE(a["manifest"]["inputs_sha256"], other["manifest"]["inputs_sha256"]);
+}
+
+// Figures of a run this short mean nothing, but they are there and agree with each other.
+TEST_F(CommandTest, BenchComparesTheReferenceWithPlainMpfr) {
+  const CommandResult run = Run("bench reference --quick --json --seed 3 --out bench.json");
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.err, "");
+  const nlohmann::json record = nlohmann::json::parse(run.out);
+  std::ifstream file(directory_ / "bench.json");
+  EXPECT_EQ(nlohmann::json::parse(file), record);
+  EXPECT_EQ(record["attest_bench"], 1);
+  EXPECT_EQ(record["manifest"]["seed"], 3);
+  EXPECT_EQ(record["manifest"]["inputs_sha256"].get<std::string>().size(), 64u);
+  EXPECT_GT(record["fma_peak_gflops"].get<double>(), 0.0);
+  ASSERT_EQ(record["rows"].size(), 5u);
+  for (const nlohmann::json& row : record["rows"]) {
+    if (row.contains("unsupported")) continue;
+    const nlohmann::json& certified = row["certified"];
+    EXPECT_GT(certified["ns_per_element_min"].get<double>(), 0.0);
+    EXPECT_LE(certified["ns_per_element_min"], certified["ns_per_element_median"]);
+    Index elements = 0;
+    for (const nlohmann::json& count : row["elements_by_rung"]) elements += count.get<Index>();
+    EXPECT_EQ(row["elements"], elements);
+    Index rows = 0;
+    for (const nlohmann::json& count : row["rows_by_rung"]) rows += count.get<Index>();
+    EXPECT_EQ(elements, rows * row["head_dim"].get<Index>());
+    EXPECT_TRUE(row["goal"].is_null());  // goals are for whole lengths
+    EXPECT_EQ(row.contains("ratio"), record["mpfr"].get<bool>());
+    if (row.contains("ratio")) {
+      EXPECT_DOUBLE_EQ(row["ratio"].get<double>() * certified["ns_per_element_min"].get<double>(),
+                       row["mpfr"]["ns_per_element_min"].get<double>());
+    }
+  }
+  EXPECT_EQ(record["rows"][0]["elements"], 128 * 64);
+  EXPECT_EQ(record["rows"][3]["dtype"], "f64");
+  const nlohmann::json other = nlohmann::json::parse(Run("bench reference --quick --json").out);
+  EXPECT_NE(record["manifest"]["inputs_sha256"], other["manifest"]["inputs_sha256"]);
+}
+
+TEST_F(CommandTest, BenchSaysWhatThereIs) {
+  const CommandResult list = Run("bench");
+  EXPECT_EQ(list.status, 0) << list.err;
+  EXPECT_TRUE(list.out.starts_with("reference ")) << list.out;
+  EXPECT_NE(Run("bench --help").out.find("\nreference "), std::string::npos);
+  for (const char* command : {"bench --json", "list benchmarks --json"}) {
+    const nlohmann::json entries = nlohmann::json::parse(Run(command).out);
+    ASSERT_EQ(entries.size(), 1u) << command;
+    EXPECT_EQ(entries[0]["name"], "reference") << command;
+  }
+  const CommandResult table = Run("bench reference --quick");
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_NE(table.out.find("forward 128x128x64"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("Peak of double multiply-adds on "), std::string::npos) << table.out;
+  ExpectRefused("bench nonsense", "no benchmark 'nonsense' (there are: reference)");
+  ExpectRefused("bench reference --rounds 0", "--rounds");
+  ExpectRefused("bench reference --rounds 2 --quick", "--quick");
+  ExpectRefused("bench reference --out nowhere/bench.json", "nowhere/bench.json: ");
 }
 
 TEST_F(CommandTest, ListsEverything) {

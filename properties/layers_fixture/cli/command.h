@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fixture of check_layers.cmake: allowed.
+#pragma once
+
+#include "bench/measure.h"
