@@ -179,6 +179,34 @@ TEST_F(CommandTest, ReferenceReplacesTheContractsOutputs) {
   EXPECT_EQ(nlohmann::json::parse(all.out)["outputs"].size(), 3u) << all.err;
 }
 
+// With grad_out in the case, "all" and a result file hold the gradients as well.
+TEST_F(CommandTest, ReferenceGivesGradients) {
+  Case problem = MakeCase({.shape = {1, 2, 1, 3, 4, 2, 2, 5}}, 5);
+  Tensor grad_out(DType::kF32, {1, 2, 3, 5});
+  for (Index i = 0; i < grad_out.size(); ++i) grad_out.Set(i, 1.0 / static_cast<double>(i + 1));
+  problem.tensors["grad_out"] = grad_out;
+  ASSERT_TRUE(WriteCase(directory_ / "gradients.safetensors", problem).ok());
+  const std::string reference = "reference gradients.safetensors --out result.safetensors --json";
+  const CommandResult all = Run(reference + " --what all");
+  ASSERT_EQ(all.status, 0) << all.err;
+  const nlohmann::json outputs = nlohmann::json::parse(all.out)["outputs"];
+  const StatusOr<TensorFile> result = ReadSafetensors(directory_ / "result.safetensors");
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->tensors.size(), 6u);
+  for (const auto& [name, shape] : {std::pair{"grad_q", Shape{1, 2, 3, 2}},
+                                    {"grad_k", Shape{1, 1, 4, 2}},
+                                    {"grad_v", Shape{1, 1, 4, 5}}}) {
+    ASSERT_TRUE(outputs.contains(name));
+    EXPECT_EQ(result->tensors.at(name).shape(), shape);
+    EXPECT_EQ(outputs[name]["shape"].get<Shape>(), shape);
+    EXPECT_EQ(outputs[name]["values"].size(), static_cast<std::size_t>(ElementCount(shape)));
+  }
+  const CommandResult one = Run(reference + " --what grad_v");
+  ASSERT_EQ(one.status, 0) << one.err;
+  EXPECT_EQ(nlohmann::json::parse(one.out)["outputs"]["grad_v"], outputs["grad_v"]);
+  EXPECT_EQ(nlohmann::json::parse(one.out)["outputs"].size(), 1u);
+}
+
 TEST_F(CommandTest, ReferenceRefusesOutputsThatTheCaseLacks) {
   const std::string reference = "reference '" + WriteSmallCase() + "' --out none.safetensors";
   const auto refused = [&](const std::string& what, const std::string& message) {
