@@ -158,6 +158,11 @@ class ColumnGradients {
         const V magnitude = hn::MulAdd(hn::Set(d_, 1.1), hn::Abs(A::Hi(size)), error);
         score_error = hn::MulAdd(A::Hi(p), error, score_error);
         score_error = hn::MulAdd(smallest, magnitude, score_error);
+        // Bounds may underflow, but not to 0 where a key takes part.
+        const V something =
+            hn::IfThenElseZero(hn::Gt(smallest, hn::Zero(d_)), hn::Set(d_, kSomething));
+        score_error = hn::Add(score_error, something);
+        weight_error = hn::Add(weight_error, something);
         const V weight_relative = hn::Set(d_, row.weight_error + 1.01 * sum_error_ + 2.0 * kUnit);
         weight_error = hn::MulAdd(A::Hi(weight), weight_relative, weight_error);
         weight_error = hn::MulAdd(smallest, hn::Set(d_, 1.1 / block_.kept.hi), weight_error);
@@ -184,14 +189,18 @@ class ColumnGradients {
     ColumnMaxima(
         y, tile.rows, width, [&](std::size_t r) { return tile.statistics[r].valid; }, &maxima_);
     for (std::size_t c = 0; c < width; ++c) {
+      if (maxima_[c] == 0.0) continue;
       ForLanes([&](std::size_t lane) {
         const std::size_t at = c * lanes_ + lane;
-        const V bound = hn::MulAdd(hn::Set(d_, maxima_[c]), hn::Load(d_, errors + lane),
-                                   hn::Load(d_, bounds.hi + at));
-        hn::Store(bound, d_, bounds.hi + at);
+        const V error = hn::Load(d_, errors + lane);
+        const V tiny = hn::IfThenElseZero(hn::Gt(error, hn::Zero(d_)), hn::Set(d_, kSomething));
+        const V bound = hn::MulAdd(hn::Set(d_, maxima_[c]), error, hn::Load(d_, bounds.hi + at));
+        hn::Store(hn::Add(bound, tiny), d_, bounds.hi + at);
       });
     }
   }
+  // Far below every other error, and far above where doubles end.
+  static constexpr double kSomething = 0x1p-1060;
 
   void Store(const Plane& sums, const Plane& bounds, std::size_t width, const Enclosed& factor,
              CertifiedValue* const* results) {

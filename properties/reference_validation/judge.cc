@@ -63,7 +63,7 @@ Rounded RoundToFormat(const Number& witness, const Number& slack, const FloatFor
 bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 // The name under which an element's enclosure is tallied.
-std::string RungOf(const CertifiedValue&) { return "ladder"; }
+std::string RungOf(const CertifiedValue& value) { return std::string(NameOf(value.rung)); }
 
 class ElementJudge {
  public:

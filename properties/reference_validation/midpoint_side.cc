@@ -85,7 +85,19 @@ Side MidpointSide::Of(const std::string& output, Index element, const WitnessNum
   const Index row = element / columns % s.q_len;
   const Index flat_head = element / columns / s.q_len;
   SelectRow(flat_head, row);
-  if (order_.empty()) return Side::kUnknown;
+  const double sink = inputs.Sink(flat_head % s.q_heads);
+  if (order_.empty()) {  // the mean over all keys, or a value by rule
+    if (inputs.contract().empty_row != EmptyRow::kUniform || std::isfinite(sink) ||
+        output == "lse") {
+      return Side::kUnknown;
+    }
+    std::vector<ExponentialTerm> mean;
+    for (Index j = 0; j < s.kv_len; ++j) {
+      const WitnessNumber value(is_out ? head_.v(j, column) : WitnessNumber(j == column ? 1 : 0));
+      mean.push_back({WitnessNumber(0.0), WitnessNumber(value - r)});
+    }
+    return SignOfExponentialSum(mean);
+  }
 
   const bool drops = inputs.Find("keep") != nullptr;
   const WitnessNumber kept(WitnessNumber(1.0) -
@@ -107,7 +119,6 @@ Side MidpointSide::Of(const std::string& output, Index element, const WitnessNum
         [](const ExponentialTerm& a, const ExponentialTerm& b) { return a.exponent > b.exponent; });
     terms.insert(after, std::move(term));
   };
-  const double sink = inputs.Sink(flat_head % s.q_heads);
   if (std::isfinite(sink)) {
     insert({WitnessNumber(sink), output == "lse" ? WitnessNumber(1.0) : WitnessNumber(-target)});
   }

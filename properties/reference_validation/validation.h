@@ -23,7 +23,7 @@ struct ValidationOptions {
   double seconds = std::numeric_limits<double>::infinity();
   Index first_index = 0;   // of the cases of each family
   int threads = 2;         // each certifies and judges cases of its own
-  CertifyOptions certify;  // of every case
+  CertifyOptions certify;  // of every case, but for first_rung, which is varied
   // Changes what Certify returned before it is judged: how a test shows that a fault is seen.
   std::function<void(const Case&, Certified*)> tamper;
   // Called after every case, never twice at once, with the elements and faults so far.
