@@ -75,7 +75,7 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
  public:
   RowGradients(const HeadOperands& head, const RowBlock& block, const GradientRows& gradients,
                RungWorkspace& workspace)
-      : Base(head, block, workspace), gradients_(gradients) {
+      : Base(head, block, workspace, false), gradients_(gradients) {
     products_ = workspace.Get(Base::kFirstFreeSlot, keys_ * lanes_);
     grad_q_ =
         workspace.Get(Base::kFirstFreeSlot + 1, static_cast<std::size_t>(head.k_dim) * lanes_);
@@ -91,8 +91,7 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
     this->Scores();
     this->FinishScores();
     for (std::size_t first = 0; first < keys_; first += kKeyBlock) {
-      // The weights proper are needed, the Gaussian is part of the factor.
-      WeighPlainly(first, std::min(keys_, first + kKeyBlock));
+      this->Weigh(first, std::min(keys_, first + kKeyBlock));
     }
     this->AddSink();
     GradOutProducts();
@@ -109,21 +108,6 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
   }
 
  private:
-  void WeighPlainly(std::size_t first, std::size_t last) {
-    this->ForLanes([&](std::size_t lane) {
-      const V pivot = hn::Load(d_, pivot_ + lane);
-      auto sum = A::NewAccumulator(d_);
-      for (std::size_t j = first; j < last; ++j) {
-        const N p = this->Exponential(A::Load(d_, weights_, j * lanes_ + lane), pivot);
-        A::AddAcc(p, sum);
-        A::Store(d_, p, weights_, j * lanes_ + lane);
-      }
-      N total = A::Sum(sum);
-      if (first > 0) total = A::Add(A::Load(d_, this->Denominator(), lane), total);
-      A::Store(d_, total, this->Denominator(), lane);
-    });
-  }
-
   // <grad_out_i, v_j>.
   void GradOutProducts() {
     PanelTask task;
@@ -143,10 +127,7 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
   HWY_INLINE N Factor(std::size_t lane, std::size_t j, N inverse_kept) const {
     N factor = inverse_kept;
     if (block_.gaussian_half_width > 0.0) {
-      const double key = static_cast<double>(block_.first_key) + static_cast<double>(j);
-      const N center = F::LoadDoubles(d_, block_.gaussian_center + lane);
-      factor = A::Mul(
-          factor, F::Gaussian(d_, A::Sub(F::Number(d_, key), center), block_.gaussian_half_width));
+      factor = A::Mul(factor, this->GaussianOf(lane, j));
     }
     if (block_.keep != nullptr) {
       const auto keep = hn::Gt(hn::Load(d_, block_.keep + j * lanes_ + lane), hn::Zero(d_));

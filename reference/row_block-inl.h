@@ -49,7 +49,7 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
 
  public:
   RowOutputs(const HeadOperands& head, const RowBlock& block, RungWorkspace& workspace)
-      : Base(head, block, workspace) {
+      : Base(head, block, workspace, true) {
     out_ = workspace.Get(Base::kFirstFreeSlot, static_cast<std::size_t>(head.v_dim) * lanes_);
     kept_ = workspace.Get(Base::kFirstFreeSlot + 1, kKeyBlock * lanes_);
     radii_ = workspace.Get(Base::kFirstFreeSlot + 2, static_cast<std::size_t>(head.v_dim) * lanes_);

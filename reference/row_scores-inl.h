@@ -82,9 +82,12 @@ class RowScores {
   static constexpr bool kPairs = F::kPairs;
   static constexpr double kUnit = Constants::kUnit;
 
-  RowScores(const HeadOperands& head, const RowBlock& block, RungWorkspace& workspace)
+  // `with_gaussian`: whether weights are multiplied by the Gaussian where the block has one.
+  RowScores(const HeadOperands& head, const RowBlock& block, RungWorkspace& workspace,
+            bool with_gaussian)
       : head_(head),
         block_(block),
+        with_gaussian_(with_gaussian && block.gaussian_half_width > 0.0),
         lanes_(block.lanes),
         keys_(static_cast<std::size_t>(block.last_key - block.first_key)),
         k_(head.k + block.first_key * head.k_dim),
@@ -176,25 +179,35 @@ class RowScores {
     const bool capped = block_.softcap > 0.0;
     const Plane& additive = block_.additive;
     const bool change = kPairs || capped || additive.hi != nullptr;
+    if (!change) return Pivots();
     ForLanes([&](std::size_t lane) {
       V pivot = hn::Load(d_, block_.sink + lane);
       for (std::size_t j = 0; j < keys_; ++j) {
         const std::size_t at = j * lanes_ + lane;
         N s = A::Load(d_, weights_, at);
-        if (change) {
-          if constexpr (kPairs) s = A::Mul(s, scale);
-          if (capped) {
-            const auto th = F::Tanh(d_, A::Div(s, cap));
-            s = A::Mul(cap, th.tanh);
-            if (complements_.hi != nullptr) A::Store(d_, th.complement, complements_, at);
-          }
-          if (additive.hi != nullptr) s = A::Add(s, F::LoadOptional(d_, additive, at));
-          A::Store(d_, s, weights_, at);
+        if constexpr (kPairs) s = A::Mul(s, scale);
+        if (capped) {
+          const auto th = F::Tanh(d_, A::Div(s, cap));
+          s = A::Mul(cap, th.tanh);
+          if (complements_.hi != nullptr) A::Store(d_, th.complement, complements_, at);
         }
+        if (additive.hi != nullptr) s = A::Add(s, F::LoadOptional(d_, additive, at));
+        A::Store(d_, s, weights_, at);
         pivot = hn::Max(pivot, A::Hi(s));
       }
       hn::Store(pivot, d_, pivot_ + lane);
     });
+  }
+
+  // The largest score of each lane, of scores that need no finishing.
+  void Pivots() {
+    std::copy_n(block_.sink, lanes_, pivot_);
+    for (std::size_t j = 0; j < keys_; ++j) {
+      ForLanes([&](std::size_t lane) {
+        const V score = hn::Load(d_, weights_.hi + j * lanes_ + lane);
+        hn::Store(hn::Max(hn::Load(d_, pivot_ + lane), score), d_, pivot_ + lane);
+      });
+    }
   }
 
   // e^(s - pivot); -0 where that is certainly below 2^-1095 (see StoreWeights).
@@ -209,25 +222,49 @@ class RowScores {
   // The weights of keys first .. last - 1 before normalisation (times the Gaussian); their sum, the
   // Gaussian left out, is added to the denominator.
   void Weigh(std::size_t first, std::size_t last) {
-    ForLanes([&](std::size_t lane) {
-      const V pivot = hn::Load(d_, pivot_ + lane);
-      auto sum = A::NewAccumulator(d_);
-      for (std::size_t j = first; j < last; ++j) {
-        const std::size_t at = j * lanes_ + lane;
-        N p = Exponential(A::Load(d_, weights_, at), pivot);
-        A::AddAcc(p, sum);
-        if (block_.gaussian_half_width > 0.0) {
-          const N center = F::LoadDoubles(d_, block_.gaussian_center + lane);
-          const double key = static_cast<double>(block_.first_key) + static_cast<double>(j);
-          p = A::Mul(
-              p, F::Gaussian(d_, A::Sub(F::Number(d_, key), center), block_.gaussian_half_width));
-        }
+    constexpr std::size_t kVectors = kPairs ? 1 : 4;  // at once: memory is walked along
+    const std::size_t width = hn::Lanes(d_);
+    std::size_t lane = 0;
+    for (; lane + kVectors * width <= lanes_; lane += kVectors * width) {
+      WeighVectors<kVectors>(first, last, lane);
+    }
+    for (; lane < lanes_; lane += width) WeighVectors<1>(first, last, lane);
+  }
+
+  template <std::size_t kVectors>
+  HWY_INLINE void WeighVectors(std::size_t first, std::size_t last, std::size_t lane) {
+    const std::size_t width = hn::Lanes(d_);
+    V pivots[kVectors];
+    typename A::Accumulator sums[kVectors];
+    HWY_UNROLL(4)
+    for (std::size_t n = 0; n < kVectors; ++n) {
+      pivots[n] = hn::Load(d_, pivot_ + lane + n * width);
+      sums[n] = A::NewAccumulator(d_);
+    }
+    for (std::size_t j = first; j < last; ++j) {
+      HWY_UNROLL(4)
+      for (std::size_t n = 0; n < kVectors; ++n) {
+        const std::size_t at = j * lanes_ + lane + n * width;
+        N p = Exponential(A::Load(d_, weights_, at), pivots[n]);
+        A::AddAcc(p, sums[n]);
+        if (with_gaussian_) p = A::Mul(p, GaussianOf(lane + n * width, j));
         A::Store(d_, p, weights_, at);
       }
-      N total = A::Sum(sum);
-      if (first > 0) total = A::Add(A::Load(d_, Denominator(), lane), total);
-      A::Store(d_, total, Denominator(), lane);
-    });
+    }
+    HWY_UNROLL(4)
+    for (std::size_t n = 0; n < kVectors; ++n) {
+      N total = A::Sum(sums[n]);
+      const std::size_t at = lane + n * width;
+      if (first > 0) total = A::Add(A::Load(d_, Denominator(), at), total);
+      A::Store(d_, total, Denominator(), at);
+    }
+  }
+
+  // The Gaussian of local-p attention of key j (counted from first_key).
+  HWY_INLINE N GaussianOf(std::size_t lane, std::size_t j) const {
+    const double key = static_cast<double>(block_.first_key) + static_cast<double>(j);
+    const N center = F::LoadDoubles(d_, block_.gaussian_center + lane);
+    return F::Gaussian(d_, A::Sub(F::Number(d_, key), center), block_.gaussian_half_width);
   }
 
   void AddSink() {
@@ -252,6 +289,7 @@ class RowScores {
   const D d_{};
   const HeadOperands& head_;
   const RowBlock& block_;
+  const bool with_gaussian_;
   const std::size_t lanes_;
   const std::size_t keys_;
   const double* const k_;
