@@ -27,6 +27,7 @@ struct DoubleArithmetic {
   using V = hn::Vec<D>;
   using N = V;            // one number a lane
   using Accumulator = V;  // of a sum of products
+  static constexpr bool kPairs = false;
   using Constants = DoubleConstants;
 
   static HWY_INLINE N Load(D d, const Plane& plane, std::size_t at) {

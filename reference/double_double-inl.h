@@ -154,6 +154,7 @@ struct DoubleDoubleArithmetic {
   using V = hn::Vec<D>;
   using N = DoubleDouble<V>;
   using Accumulator = DoubleDouble<V>;  // sum of the high parts, and of all errors
+  static constexpr bool kPairs = true;
   using Constants = DoubleDoubleConstants;
 
   static HWY_INLINE N Load(D d, const Plane& plane, std::size_t at) {
@@ -206,6 +207,25 @@ struct DoubleDoubleArithmetic {
     acc.lo = hn::Add(acc.lo, hn::Add(s.lo, x.lo));
   }
   static HWY_INLINE N Sum(Accumulator acc) { return TwoSum(acc.hi, acc.lo); }
+
+  // A step of a biased sum (BiasFor in rung_constants.h): acc.hi is the bias plus the sum so far.
+  template <bool kExactProducts>
+  static HWY_INLINE void BiasedMulAcc(V x, V y, Accumulator& acc) {
+#if HWY_NATIVE_FMA
+    const V sum = hn::MulAdd(x, y, acc.hi);
+    const V lost = hn::MulSub(x, y, hn::Sub(sum, acc.hi));
+#else
+    const V product = hn::Mul(x, y);
+    const V sum = hn::Add(acc.hi, product);
+    V lost = hn::Sub(product, hn::Sub(sum, acc.hi));
+    if constexpr (!kExactProducts) lost = hn::Add(lost, ProductError(D(), x, y, product));
+#endif
+    acc.lo = hn::Add(acc.lo, lost);
+    acc.hi = sum;
+  }
+  static HWY_INLINE N BiasedSum(Accumulator acc, V bias) {
+    return TwoSum(hn::Sub(acc.hi, bias), acc.lo);
+  }
 };
 
 }  // namespace HWY_NAMESPACE

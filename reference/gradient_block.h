@@ -66,6 +66,8 @@ struct ColumnBlock {
   const double* k = nullptr;                  // [k_dim, lanes]
   const double* v = nullptr;                  // [v_dim, lanes]
   alignas(64) double key[kMaxRowLanes] = {};  // the positions of the keys
+  double score_bound[kMaxRowLanes] = {};      // of |<q_i, k>| over all valid rows i
+  double dp_bound[kMaxRowLanes] = {};         // of |<grad_out_i, v>|
   Index k_dim = 0;
   Index v_dim = 0;
   Index rows = 0;  // of all tiles together

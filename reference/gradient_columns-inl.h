@@ -57,8 +57,8 @@ class ColumnGradients {
     for (const Plane& plane : {grad_v_, v_bounds_}) Clear(plane, v_dim_);
     RowTile tile;
     while (block_.next(&tile)) {
-      Products(tile, block_.k, tile.q, k_dim_, scores_);
-      Products(tile, block_.v, tile.grad_out, v_dim_, products_);
+      RowProducts(tile, block_.k, tile.q, k_dim_, block_.score_bound, scores_);
+      RowProducts(tile, block_.v, tile.grad_out, v_dim_, block_.dp_bound, products_);
       Coefficients(tile);
       Accumulate(tile, products_, tile.q, k_dim_, score_errors_, grad_k_, k_bounds_);
       Accumulate(tile, weights_, tile.grad_out, v_dim_, weight_errors_, grad_v_, v_bounds_);
@@ -79,8 +79,8 @@ class ColumnGradients {
   }
 
   // out[r][lane] = <y_r, x_lane>.
-  void Products(const RowTile& tile, const double* x, const double* y, std::size_t width,
-                const Plane& out) const {
+  void RowProducts(const RowTile& tile, const double* x, const double* y, std::size_t width,
+                   const double* bounds, const Plane& out) const {
     PanelTask task;
     task.x.hi = const_cast<double*>(x);
     task.lanes = lanes_;
@@ -91,7 +91,7 @@ class ColumnGradients {
     task.y_result = width;
     task.out = out;
     task.results = tile.rows;
-    Panel<A, DoubleOperand<D>, kExactProducts>(d_, task);
+    Products<A, kExactProducts>(d_, task, bounds);
   }
 
   // From scores and <grad_out, v> to dR (in products_) and p m (in weights_), with the sums of
@@ -122,9 +122,14 @@ class ColumnGradients {
         }
         if (tile.additive.hi != nullptr) s = A::Add(s, F::LoadOptional(d_, tile.additive, at));
         const N x = A::Sub(s, F::Number(d_, row.pivot));
-        const N p = A::Mul(A::Exp(d_, x), F::Number(d_, row.inverse_hi, row.inverse_lo));
-        N weight = p;
+        N p = A::Mul(A::Exp(d_, x), F::Number(d_, row.inverse_hi, row.inverse_lo));
         N dp = A::Load(d_, products_, at);
+        if (tile.additive.hi != nullptr) {  // whatever an excluded key holds
+          const auto excluded = F::IsExcluded(d_, tile.additive, at);
+          p = A::Select(excluded, A::Zero(d_), p);
+          dp = A::Select(excluded, A::Zero(d_), dp);
+        }
+        N weight = p;
         if (factors) {
           N factor = inverse_kept;
           if (gaussian) {
@@ -152,8 +157,8 @@ class ColumnGradients {
         // have none.
         V smallest = hn::Set(d_, Constants::kSmallestExp);
         if (tile.additive.hi != nullptr) {
-          const V additive = hn::Load(d_, tile.additive.hi + at);
-          smallest = hn::IfThenElseZero(hn::Gt(additive, hn::Set(d_, kExcluded)), smallest);
+          const auto excluded = F::IsExcluded(d_, tile.additive, at);
+          smallest = hn::IfThenElse(excluded, hn::Zero(d_), smallest);
         }
         const V magnitude = hn::MulAdd(hn::Set(d_, 1.1), hn::Abs(A::Hi(size)), error);
         score_error = hn::MulAdd(A::Hi(p), error, score_error);

@@ -60,8 +60,10 @@ class Ladder {
  private:
   // Rows and keys of one (batch, key/value head).
   struct OneHead {
-    std::vector<Index> rows;  // that a SIMD rung takes, sorted
-    bool poisoned = false;    // a row with NaN or infinities reaches its keys
+    std::vector<Index> rows;     // that a SIMD rung takes, sorted
+    double q_norm = 0.0;         // largest of those rows
+    double grad_out_norm = 0.0;  // likewise
+    bool poisoned = false;       // a row with NaN or infinities reaches its keys
   };
   // Up to kMaxRowLanes rows or keys of one head.
   struct Group {
@@ -100,14 +102,16 @@ class Ladder {
     for (Index flat = 0; flat < rows_; ++flat) {
       const RowId row = RowAt(shape_, flat);
       OneHead& head = heads_[inputs_.HeadOf(row)];
-      const bool finite = AllFinite(GradOut(flat)) && std::isfinite(GradLse(flat));
-      if (finite && !NeedsALook(row)) {
-        head.rows.push_back(flat);
-        continue;
+      bool taken = AllFinite(GradOut(flat)) && std::isfinite(GradLse(flat));
+      if (taken && NeedsALook(row)) {
+        builder.Build({&row, 1}, 8, &refused);
+        taken = refused.empty();
       }
-      builder.Build({&row, 1}, 8, &refused);
-      if (refused.empty() && finite) {
+      if (taken) {
         head.rows.push_back(flat);
+        head.q_norm = std::max(head.q_norm, NormBound(data_.Query(row)) * (1.0 + 0x1p-50));
+        head.grad_out_norm =
+            std::max(head.grad_out_norm, NormBound(GradOut(flat)) * (1.0 + 0x1p-50));
       } else if (!data_.Plan(row).has_allowed_key()) {
         SetZero(At(grad_q_, flat, shape_.k_dim), shape_.k_dim);
         SetZero(At(grad_bias_, flat, shape_.kv_len), shape_.kv_len);
@@ -335,6 +339,10 @@ class Ladder {
         buffers.v[static_cast<std::size_t>(c) * block.lanes + lane] =
             head.v[key * shape_.v_dim + c];
       }
+      block.score_bound[lane] =
+          heads_[group.head].q_norm * head.k_norm[static_cast<std::size_t>(key)];
+      block.dp_bound[lane] =
+          heads_[group.head].grad_out_norm * head.v_norm[static_cast<std::size_t>(key)];
       if (lane >= block.keys) continue;
       const Index element = static_cast<Index>(group.head) * shape_.kv_len + key;
       block.grad_k[lane] = At(grad_k_, element, shape_.k_dim);

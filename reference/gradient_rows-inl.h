@@ -94,6 +94,7 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
       this->Weigh(first, std::min(keys_, first + kKeyBlock));
     }
     this->AddSink();
+    BoundGradOutProducts();
     GradOutProducts();
     Delta();
     BoundRows();
@@ -108,6 +109,22 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
   }
 
  private:
+  // Bounds |<grad_out_i, v_j>| over the keys that a row sees (Cauchy-Schwarz).
+  void BoundGradOutProducts() {
+    HWY_ALIGN double v_norm[kMaxRowLanes] = {};
+    for (std::size_t j = 0; j < keys_; ++j) {
+      const double norm = head_.v_norm[static_cast<std::size_t>(block_.first_key) + j];
+      for (std::size_t i = 0; i < lanes_; ++i) {
+        const bool allowed =
+            block_.additive.hi == nullptr || block_.additive.hi[j * lanes_ + i] != kExcluded;
+        if (allowed) v_norm[i] = std::max(v_norm[i], norm);
+      }
+    }
+    for (std::size_t i = 0; i < lanes_; ++i) {
+      dp_bound_[i] = gradients_.grad_out_norm[i] * v_norm[i] * (1.0 + 0x1p-40);
+    }
+  }
+
   // <grad_out_i, v_j>.
   void GradOutProducts() {
     PanelTask task;
@@ -120,7 +137,7 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
     task.y_result = task.terms;
     task.out = products_;
     task.results = keys_;
-    Panel<A, DoubleOperand<D>, kExactProducts>(d_, task);
+    Products<A, kExactProducts>(d_, task, dp_bound_);
   }
 
   // The factor m of lane and key; 1 where there is neither dropout nor a Gaussian.
@@ -139,6 +156,7 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
   // dP in place of the products; delta, and the sum of |p dP| that bounds its error.
   void Delta() {
     const bool factors = block_.keep != nullptr || block_.gaussian_half_width > 0.0;
+    const bool excludes = block_.additive.hi != nullptr;
     const N one = F::Number(d_, 1.0);
     const N inverse_kept = A::Div(one, F::Number(d_, block_.kept));
     this->ForLanes([&](std::size_t lane) {
@@ -150,10 +168,12 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
         for (std::size_t j = first; j < last; ++j) {
           const std::size_t at = j * lanes_ + lane;
           N dp = A::Load(d_, products_, at);
-          if (factors) {
-            dp = A::Mul(dp, Factor(lane, j, inverse_kept));
-            A::Store(d_, dp, products_, at);
+          if (factors) dp = A::Mul(dp, Factor(lane, j, inverse_kept));
+          if (excludes) {  // whatever an excluded key holds
+            const auto excluded = F::IsExcluded(d_, block_.additive, at);
+            dp = A::Select(excluded, A::Zero(d_), dp);
           }
+          if (factors || excludes) A::Store(d_, dp, products_, at);
           const N term = A::Mul(A::Load(d_, weights_, at), dp);
           A::AddAcc(term, sum);
           magnitude = hn::Add(magnitude, hn::Abs(A::Hi(term)));
@@ -169,23 +189,13 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
 
   // nu, rho and eX of each row.
   void BoundRows() {
-    HWY_ALIGN double v_norm[kMaxRowLanes] = {};
-    for (std::size_t j = 0; j < keys_; ++j) {
-      const double norm = head_.v_norm[static_cast<std::size_t>(block_.first_key) + j];
-      for (std::size_t i = 0; i < lanes_; ++i) {
-        const bool allowed =
-            block_.additive.hi == nullptr || block_.additive.hi[j * lanes_ + i] != kExcluded;
-        if (allowed) v_norm[i] = std::max(v_norm[i], norm);
-      }
-    }
     const bool factors = block_.keep != nullptr || block_.gaussian_half_width > 0.0;
     const double factor_error = factors ? FactorError<A>::Of(block_.gaussian_half_width) : 0.0;
     const double sum_error = Constants::SumError(static_cast<double>(keys_), kKeyBlock);
-    const double dot_error = Constants::SumError(static_cast<double>(head_.v_dim), kScoreBlock);
+    const double dot_error = ProductsError<A>(static_cast<double>(head_.v_dim));
     for (std::size_t i = 0; i < lanes_; ++i) {
       const double weight = 2.01 * lambda_[i] + 4.0 * kUnit;
-      const double largest_dp =
-          gradients_.grad_out_norm[i] * v_norm[i] / block_.kept.hi * (1.0 + 0x1p-40);
+      const double largest_dp = dp_bound_[i] / block_.kept.hi * (1.0 + 0x1p-40);
       const double dp_error = 1.01 * largest_dp * (dot_error + factor_error + 2.0 * kUnit) +
                               static_cast<double>(head_.v_dim) * kUnderflow / block_.kept.hi;
       const double magnitude = 1.01 * delta_magnitude_[i] + 1.01 * dp_error;
@@ -380,9 +390,10 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
   Plane DeltaPlane() { return {delta_hi_, delta_lo_}; }
 
   const GradientRows& gradients_;
-  Plane products_;  // [keys, lanes]: <grad_out, v>, then dP, then dS, then dR
-  Plane grad_q_;    // [k_dim, lanes], before the scale
-  Plane bounds_;    // [k_dim, lanes], of the error of grad_q_
+  Plane products_;                 // [keys, lanes]: <grad_out, v>, then dP, then dS, then dR
+  Plane grad_q_;                   // [k_dim, lanes], before the scale
+  Plane bounds_;                   // [k_dim, lanes], of the error of grad_q_
+  double dp_bound_[kMaxRowLanes];  // of |<grad_out_i, v_j>|
   HWY_ALIGN double inverse_hi_[kMaxRowLanes];
   HWY_ALIGN double inverse_lo_[kMaxRowLanes];
   HWY_ALIGN double delta_hi_[kMaxRowLanes];

@@ -4,6 +4,8 @@
 
 #include <hwy/aligned_allocator.h>
 
+#include <cmath>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "reference/row_block.cc"
 #include <hwy/foreach_target.h>
@@ -39,6 +41,12 @@ namespace attest {
 
 HWY_EXPORT(RowsInDouble);
 HWY_EXPORT(RowsInDoubleDouble);
+
+double BiasFor(double bound) {
+  // A sum of zeros needs some binade; a bound that is not finite gives no numbers, and no decision.
+  if (!(bound > 0x1p-900)) return std::isnan(bound) ? bound : 0x1.8p-897;
+  return std::isfinite(bound) ? std::ldexp(1.5, std::ilogb(bound) + 3) : bound;
+}
 
 struct RungWorkspace::Buffer {
   hwy::AlignedFreeUniquePtr<double[]> hi, lo;

@@ -65,6 +65,11 @@ struct RungFunctions {
     return A::Exp(d, A::Mul(Number(d, -2.0), A::Mul(z, z)));
   }
 
+  // Which lanes exclude the key at `at` of an additive plane.
+  static HWY_INLINE hn::Mask<D> IsExcluded(D d, const Plane& additive, std::size_t at) {
+    return hn::Eq(hn::Load(d, additive.hi + at), hn::Set(d, kExcluded));
+  }
+
   // Element `at` of a plane that may have no low parts, or be absent (0).
   static HWY_INLINE N LoadOptional(D d, const Plane& plane, std::size_t at) {
     return A::Make(hn::Load(d, plane.hi + at),
@@ -123,12 +128,13 @@ class RowScores {
       });
     }
     const double dims = static_cast<double>(head_.k_dim);
-    const double sum_error = Constants::SumError(dims, kScoreBlock);
+    const double sum_error = ProductsError<A>(dims);
     const double scale = std::fabs(block_.scale.hi) * (1.0 + 0x1p-50);
     const double cap = block_.softcap;
     const double keys_error = Constants::SumError(static_cast<double>(keys_), kKeyBlock);
     for (std::size_t i = 0; i < lanes_; ++i) {
       const double products = block_.q_norm[i] * k_max[i] * (1.0 + 0x1p-50);  // Cauchy-Schwarz
+      product_bound_[i] = products;
       double error = scale * (1.001 * products * (sum_error + 2.0 * kUnit) +
                               dims * kUnderflow * (1.0 + k_max[i])) +
                      1.001 * products * F::ErrorOf(block_.scale);
@@ -169,7 +175,7 @@ class RowScores {
       }
       task.x = scaled_q_;
     }
-    Panel<A, DoubleOperand<D>, kExactProducts>(d_, task);
+    Products<A, kExactProducts>(d_, task, product_bound_);
   }
 
   // Scale, soft cap, bias and exclusion; the pivot of each lane.
@@ -191,7 +197,11 @@ class RowScores {
           s = A::Mul(cap, th.tanh);
           if (complements_.hi != nullptr) A::Store(d_, th.complement, complements_, at);
         }
-        if (additive.hi != nullptr) s = A::Add(s, F::LoadOptional(d_, additive, at));
+        if (additive.hi != nullptr) {
+          s = A::Add(s, F::LoadOptional(d_, additive, at));
+          // Whatever an excluded key holds.
+          s = A::Select(F::IsExcluded(d_, additive, at), F::Number(d_, kExcluded), s);
+        }
         A::Store(d_, s, weights_, at);
         pivot = hn::Max(pivot, A::Hi(s));
       }
@@ -299,6 +309,7 @@ class RowScores {
   Plane
       complements_;  // [keys, lanes]: 1 - tanh^2 of capped scores, where a derived class wants them
   HWY_ALIGN double score_error_[kMaxRowLanes];  // of scores before the soft cap
+  double product_bound_[kMaxRowLanes];          // of |<q, k_j>| for the keys that count
   HWY_ALIGN double lambda_[kMaxRowLanes];
   HWY_ALIGN double pivot_[kMaxRowLanes];
   HWY_ALIGN double denominator_hi_[kMaxRowLanes];

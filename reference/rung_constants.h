@@ -58,6 +58,14 @@ struct DoubleDoubleConstants {
   }
 };
 
+// A biased sum starts at 1.5 * 2^m with 2^m > 4 S for a bound S of all its partial sums: each
+// partial sum lies in the same binade, so that what a step adds is an exact difference and what it
+// loses, below 2^(m-53), one more. The losses are summed in double.
+double BiasFor(double bound);
+// The error of n biased steps, relative to S: 2^m <= 8 S; n losses of at most u 2^m, each rounded
+// once where the product is not exact, and summed with n roundings.
+constexpr double BiasedSumError(double n) { return 8.1 * n * (n + 1.0) * kRoundoff * kRoundoff; }
+
 // Products of double inputs may underflow; then a product and its error lose at most this.
 inline constexpr double kUnderflow = 0x1p-1020;
 
