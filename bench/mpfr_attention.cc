@@ -20,11 +20,9 @@ Numbers Converted(const Tensor& tensor, Index begin, Index count) {
   return numbers;
 }
 
-// sum += a * b without a temporary: `product` is where the product goes.
-inline void AddProduct(const Number& a, const Number& b, Number* product, Number* sum) {
-  *product = a;
-  *product *= b;
-  *sum += *product;
+// sum += a * b, as anybody writes it.
+inline void AddProduct(const Number& a, const Number& b, Number* sum) {
+  *sum += a * b;
 }
 
 // One query's rows of everything, and the loops over them.
@@ -46,7 +44,7 @@ class Rows {
     for (std::size_t j = 0; j < n_; ++j) {
       Number& sum = (*result)[j];
       sum = 0;
-      for (std::size_t c = 0; c < width; ++c) AddProduct(x[c], y[j * width + c], &product_, &sum);
+      for (std::size_t c = 0; c < width; ++c) AddProduct(x[c], y[j * width + c], &sum);
     }
   }
 
@@ -55,7 +53,7 @@ class Rows {
     const std::size_t width = result->size();
     for (std::size_t j = 0; j < n_; ++j) {
       for (std::size_t c = 0; c < width; ++c) {
-        AddProduct(factors[j], y[j * width + c], &product_, &(*result)[c]);
+        AddProduct(factors[j], y[j * width + c], &(*result)[c]);
       }
     }
   }
@@ -65,7 +63,7 @@ class Rows {
     const std::size_t width = x.size();
     for (std::size_t j = 0; j < n_; ++j) {
       for (std::size_t c = 0; c < width; ++c) {
-        AddProduct(factors[j], x[c], &product_, &(*result)[j * width + c]);
+        AddProduct(factors[j], x[c], &(*result)[j * width + c]);
       }
     }
   }
@@ -102,7 +100,7 @@ class Rows {
     DotRows(grad_out, values_, &score_gradients_);  // of the weights, so far
     Number mean = 0;
     for (std::size_t j = 0; j < n_; ++j) {
-      AddProduct(weights_[j], score_gradients_[j], &product_, &mean);
+      AddProduct(weights_[j], score_gradients_[j], &mean);
     }
     for (std::size_t j = 0; j < n_; ++j) {
       Number& gradient = score_gradients_[j];
@@ -123,7 +121,6 @@ class Rows {
   Numbers keys_, values_;  // [n, D]
   Number scale_;
   Numbers weights_, score_gradients_;
-  Number product_;
 };
 
 void Append(const Numbers& numbers, MpfrRows* result) {

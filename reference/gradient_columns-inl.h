@@ -46,25 +46,25 @@ class ColumnGradients {
     scores_ = workspace.Get(0, kKeyBlock * lanes_);
     products_ = workspace.Get(1, kKeyBlock * lanes_);
     weights_ = workspace.Get(2, kKeyBlock * lanes_);
-    grad_k_ = workspace.Get(3, k_dim_ * lanes_);
-    grad_v_ = workspace.Get(4, v_dim_ * lanes_);
-    k_bounds_ = workspace.Get(5, k_dim_ * lanes_);
-    v_bounds_ = workspace.Get(6, v_dim_ * lanes_);
+    of_k_.values = workspace.Get(3, k_dim_ * lanes_);
+    of_v_.values = workspace.Get(4, v_dim_ * lanes_);
+    of_k_.bounds = workspace.Get(5, k_dim_ * lanes_);
+    of_v_.bounds = workspace.Get(6, v_dim_ * lanes_);
   }
 
   std::uint32_t Run() {
-    for (const Plane& plane : {grad_k_, k_bounds_}) Clear(plane, k_dim_);
-    for (const Plane& plane : {grad_v_, v_bounds_}) Clear(plane, v_dim_);
+    SelectColumns(block_.grad_k, k_dim_, &of_k_);
+    SelectColumns(block_.grad_v, v_dim_, &of_v_);
     RowTile tile;
     while (block_.next(&tile)) {
       RowProducts(tile, block_.k, tile.q, k_dim_, block_.score_bound, scores_);
       RowProducts(tile, block_.v, tile.grad_out, v_dim_, block_.dp_bound, products_);
       Coefficients(tile);
-      Accumulate(tile, products_, tile.q, k_dim_, score_errors_, grad_k_, k_bounds_);
-      Accumulate(tile, weights_, tile.grad_out, v_dim_, weight_errors_, grad_v_, v_bounds_);
+      Accumulate(tile, products_, tile.q, score_errors_, &of_k_);
+      Accumulate(tile, weights_, tile.grad_out, weight_errors_, &of_v_);
     }
-    Store(grad_v_, v_bounds_, v_dim_, Enclosed{1.0, 0.0, 0.0}, block_.grad_v);
-    Store(grad_k_, k_bounds_, k_dim_, block_.scale, block_.grad_k);
+    Store(Enclosed{1.0, 0.0, 0.0}, block_.grad_v, of_v_);
+    Store(block_.scale, block_.grad_k, of_k_);
     return pending_;
   }
 
@@ -73,9 +73,28 @@ class ColumnGradients {
   HWY_INLINE void ForLanes(Function f) const {
     for (std::size_t lane = 0; lane < lanes_; lane += hn::Lanes(d_)) f(lane);
   }
-  void Clear(const Plane& plane, std::size_t rows) const {
-    std::fill_n(plane.hi, rows * lanes_, 0.0);
-    std::fill_n(plane.lo, rows * lanes_, 0.0);
+
+  // The sums of one gradient, for those of its columns that some key wants.
+  struct Sums {
+    std::size_t width = 0;             // of the gradient
+    std::vector<std::size_t> columns;  // ascending
+    Plane values;                      // [columns, lanes]
+    Plane bounds;                      // [columns, lanes], of the errors of values, in hi
+    std::vector<double> selected;      // of one tile, where not all columns are wanted
+    std::vector<double> maxima;
+  };
+
+  void SelectColumns(CertifiedValue* const* results, std::size_t width, Sums* sums) const {
+    sums->width = width;
+    for (std::size_t c = 0; c < width; ++c) {
+      const bool wanted =
+          std::any_of(results, results + block_.keys,
+                      [&](const CertifiedValue* row) { return row != nullptr && !row[c].decided; });
+      if (wanted) sums->columns.push_back(c);
+    }
+    for (double* array : {sums->values.hi, sums->values.lo, sums->bounds.hi}) {
+      std::fill_n(array, sums->columns.size() * lanes_, 0.0);
+    }
   }
 
   // out[r][lane] = <y_r, x_lane>.
@@ -176,62 +195,86 @@ class ColumnGradients {
       hn::Store(weight_error, d_, weight_errors_ + lane);
     });
   }
-  // out[c][lane] += sum over rows of coefficient[r][lane] * y[r][c]; likewise the bounds.
+  // Adds, for each column c, the sum over rows of coefficient[r][lane] * y[r][c]; and its bound.
   void Accumulate(const RowTile& tile, const Plane& coefficients, const double* y,
-                  std::size_t width, const double* errors, const Plane& out, const Plane& bounds) {
+                  const double* errors, Sums* sums) {
+    const std::size_t count = sums->columns.size();
+    if (count == 0) return;
+    if (count < sums->width) {
+      sums->selected.resize(tile.rows * count);
+      for (std::size_t r = 0; r < tile.rows; ++r) {
+        for (std::size_t c = 0; c < count; ++c) {
+          sums->selected[r * count + c] = y[r * sums->width + sums->columns[c]];
+        }
+      }
+      y = sums->selected.data();
+    }
     PanelTask task;
     task.x = coefficients;
     task.lanes = lanes_;
     task.terms = tile.rows;
     task.block = kKeyBlock;
     task.y = y;
-    task.y_term = width;
+    task.y_term = count;
     task.y_result = 1;
-    task.out = out;
-    task.results = width;
+    task.out = sums->values;
+    task.results = count;
     task.add = true;
     Panel<A, A, false>(d_, task);
     ColumnMaxima(
-        y, tile.rows, width, [&](std::size_t r) { return tile.statistics[r].valid; }, &maxima_);
-    for (std::size_t c = 0; c < width; ++c) {
-      if (maxima_[c] == 0.0) continue;
+        y, tile.rows, count, [&](std::size_t r) { return tile.statistics[r].valid; },
+        &sums->maxima);
+    for (std::size_t c = 0; c < count; ++c) {
+      const double largest = sums->maxima[c];
+      if (largest == 0.0) continue;
       ForLanes([&](std::size_t lane) {
-        const std::size_t at = c * lanes_ + lane;
+        double* const bound = sums->bounds.hi + c * lanes_ + lane;
         const V error = hn::Load(d_, errors + lane);
         const V tiny = hn::IfThenElseZero(hn::Gt(error, hn::Zero(d_)), hn::Set(d_, kSomething));
-        const V bound = hn::MulAdd(hn::Set(d_, maxima_[c]), error, hn::Load(d_, bounds.hi + at));
-        hn::Store(hn::Add(bound, tiny), d_, bounds.hi + at);
+        const V sum = hn::MulAdd(hn::Set(d_, largest), error, hn::Load(d_, bound));
+        hn::Store(hn::Add(sum, tiny), d_, bound);
       });
     }
   }
   // Far below every other error, and far above where doubles end.
   static constexpr double kSomething = 0x1p-1060;
 
-  void Store(const Plane& sums, const Plane& bounds, std::size_t width, const Enclosed& factor,
-             CertifiedValue* const* results) {
+  void Store(const Enclosed& factor, CertifiedValue* const* results, const Sums& sums) {
     const Rung rung = kPairs ? Rung::kDoubleDouble : Rung::kDouble;
+    const std::size_t count = sums.columns.size();
     const N scale = F::Number(d_, factor);
     const double scale_size = std::fabs(factor.hi);
     const double scale_error = F::ErrorOf(factor);
     const V tiny = hn::Set(d_, static_cast<double>(block_.rows) * 0x1p-1060);
-    for (std::size_t at = 0; at < width * lanes_; at += hn::Lanes(d_)) {
-      const N total = A::Load(d_, sums, at);
+    for (std::size_t at = 0; at < count * lanes_; at += hn::Lanes(d_)) {
+      const N total = A::Load(d_, sums.values, at);
       const N value = A::Mul(total, scale);
-      A::Store(d_, value, sums, at);
-      const V bound = hn::Load(d_, bounds.hi + at);
+      A::Store(d_, value, sums.values, at);
+      const V bound = hn::Load(d_, sums.bounds.hi + at);
       V radius = hn::Mul(hn::Set(d_, 1.02 * scale_size), hn::Add(bound, tiny));
       radius = hn::MulAdd(hn::Set(d_, 1.01 * scale_error), hn::Abs(A::Hi(total)), radius);
       radius = hn::MulAdd(hn::Set(d_, 4.0 * kUnit), hn::Abs(A::Hi(value)), radius);
       // A bound of 0: nothing but zeros.
       radius = hn::IfThenElse(hn::Eq(bound, hn::Zero(d_)), hn::Zero(d_), radius);
-      hn::Store(radius, d_, bounds.hi + at);
+      hn::Store(radius, d_, sums.bounds.hi + at);
     }
     for (std::size_t i = 0; i < block_.keys; ++i) {
-      if (results[i] == nullptr) continue;
-      if (!SettleAll(sums.hi + i, kPairs ? sums.lo + i : nullptr, bounds.hi + i, lanes_, width,
-                     block_.dtype, rung, results[i])) {
-        pending_ |= std::uint32_t{1} << i;
+      if (results[i] == nullptr || count == 0) continue;
+      const double* const hi = sums.values.hi + i;
+      const double* const lo = kPairs ? sums.values.lo + i : nullptr;
+      const double* const radius = sums.bounds.hi + i;
+      bool all = true;
+      if (count == sums.width) {
+        all = SettleAll(hi, lo, radius, lanes_, count, block_.dtype, rung, results[i]);
+      } else {
+        for (std::size_t c = 0; c < count; ++c) {
+          const std::size_t at = c * lanes_;
+          const bool one = SettleAll(hi + at, lo == nullptr ? nullptr : lo + at, radius + at,
+                                     lanes_, 1, block_.dtype, rung, results[i] + sums.columns[c]);
+          all = all && one;
+        }
       }
+      if (!all) pending_ |= std::uint32_t{1} << i;
     }
   }
 
@@ -241,14 +284,12 @@ class ColumnGradients {
   const std::size_t k_dim_;
   const std::size_t v_dim_;
   const double sum_error_;
-  Plane scores_;             // [kKeyBlock, lanes]
-  Plane products_;           // [kKeyBlock, lanes]: <grad_out, v>, then dR
-  Plane weights_;            // [kKeyBlock, lanes]: p m
-  Plane grad_k_, k_bounds_;  // [k_dim, lanes]; bounds in hi
-  Plane grad_v_, v_bounds_;  // [v_dim, lanes]
+  Plane scores_;    // [kKeyBlock, lanes]
+  Plane products_;  // [kKeyBlock, lanes]: <grad_out, v>, then dR
+  Plane weights_;   // [kKeyBlock, lanes]: p m
+  Sums of_k_, of_v_;
   HWY_ALIGN double score_errors_[kMaxRowLanes];
   HWY_ALIGN double weight_errors_[kMaxRowLanes];
-  std::vector<double> maxima_;
   std::uint32_t pending_ = 0;
 };
 

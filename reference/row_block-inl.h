@@ -61,6 +61,7 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
     this->Scores();
     this->FinishScores();
     StoreExponents();
+    SelectColumns();
     SoftmaxAndOutput();
     StoreLogSumExp();
     StoreWeights();
@@ -70,25 +71,43 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
   }
 
  private:
+  // The columns of the output that some row wants. On rung 1 they are few and scattered; then their
+  // values are copied together.
+  void SelectColumns() {
+    const auto width = static_cast<std::size_t>(head_.v_dim);
+    for (std::size_t c = 0; c < width; ++c) {
+      const bool wanted =
+          std::any_of(block_.out, block_.out + block_.rows,
+                      [&](const CertifiedValue* row) { return row != nullptr && !row[c].decided; });
+      if (wanted) columns_.push_back(c);
+    }
+    if (!kPairs || columns_.size() == width) return;
+    selected_.resize(keys_ * columns_.size());
+    for (std::size_t j = 0; j < keys_; ++j) {
+      for (std::size_t c = 0; c < columns_.size(); ++c) {
+        selected_[j * columns_.size() + c] = v_[j * width + columns_[c]];
+      }
+    }
+  }
+
   // Weights, denominator and the sums of kept weighted values, key block by key block, so that what
   // was just written is still near.
   void SoftmaxAndOutput() {
-    const bool wants_out = std::any_of(block_.out, block_.out + block_.rows,
-                                       [](const CertifiedValue* row) { return row != nullptr; });
     PanelTask task;
     task.lanes = lanes_;
     task.block = kKeyBlock;
-    task.y_term = static_cast<std::size_t>(head_.v_dim);
+    task.y_term = selected_.empty() ? static_cast<std::size_t>(head_.v_dim) : columns_.size();
     task.y_result = 1;
     task.out = out_;
     task.results = task.y_term;
+    const double* const values = selected_.empty() ? v_ : selected_.data();
     for (std::size_t first = 0; first < keys_; first += kKeyBlock) {
       const std::size_t last = std::min(keys_, first + kKeyBlock);
       this->Weigh(first, last);
-      if (!wants_out) continue;
+      if (columns_.empty()) continue;
       task.x = block_.keep == nullptr ? this->RowsOf(weights_, first) : Kept(first, last);
       task.terms = last - first;
-      task.y = v_ + first * task.y_term;
+      task.y = values + first * task.y_term;
       task.add = first > 0;
       Panel<A, A, false>(d_, task);
     }
@@ -131,13 +150,17 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
   }
 
   void StoreOutput() {
+    if (columns_.empty()) return;
     const auto width = static_cast<std::size_t>(head_.v_dim);
+    const bool all = selected_.empty();  // the columns of out_ are those of the output
+    const std::size_t count = all ? width : columns_.size();
     const std::vector<double> bounds = ValueBounds();
     const N kept = F::Number(d_, block_.kept);
     const double n = static_cast<double>(keys_);
     const Rung rung = kPairs ? Rung::kDoubleDouble : Rung::kDouble;
-    for (std::size_t c = 0; c < width; ++c) {
-      const double value_bound = ValueBound(bounds[c]);
+    for (std::size_t c = 0; c < count; ++c) {
+      const double largest = bounds[all ? c : columns_[c]];
+      const double value_bound = ValueBound(largest);
       const double tiny = 1.01 * n * Constants::kSmallestExp;
       this->ForLanes([&](std::size_t lane) {
         const std::size_t at = c * lanes_ + lane;
@@ -148,18 +171,27 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
         V bound =
             hn::Mul(hn::Add(relative, hn::Set(d_, tiny)), hn::Add(hn::Set(d_, value_bound), size));
         bound = hn::MulAdd(hn::Set(d_, 6.0 * kUnit), size, bound);
-        bound = hn::Add(bound, hn::Set(d_, bounds[c] == 0.0 ? 0.0 : n * 0x1p-1060));
+        bound = hn::Add(bound, hn::Set(d_, largest == 0.0 ? 0.0 : n * 0x1p-1060));
         A::Store(d_, o, out_, at);
         hn::Store(bound, d_, radii_.hi + at);
       });
     }
     for (std::size_t i = 0; i < block_.rows; ++i) {
       CertifiedValue* const out = block_.out[i];
-      if (out == nullptr || SettleAll(out_.hi + i, kPairs ? out_.lo + i : nullptr, radii_.hi + i,
-                                      lanes_, width, block_.out_dtype, rung, out)) {
-        continue;
+      if (out == nullptr) continue;
+      const double* const lo = kPairs ? out_.lo + i : nullptr;
+      if (all) {
+        if (SettleAll(out_.hi + i, lo, radii_.hi + i, lanes_, width, block_.out_dtype, rung, out)) {
+          continue;
+        }
+      } else {
+        for (std::size_t c = 0; c < count; ++c) {
+          const std::size_t at = c * lanes_;
+          SettleAll(out_.hi + at + i, lo == nullptr ? nullptr : lo + at, radii_.hi + at + i, lanes_,
+                    1, block_.out_dtype, rung, out + columns_[c]);
+        }
       }
-      for (std::size_t c = 0; c < width; ++c) {
+      for (const std::size_t c : columns_) {
         if (out[c].decided) continue;
         if (std::isfinite(out[c].radius)) {
           // The magnitude proper instead of its bound, for this element alone.
@@ -292,9 +324,11 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
     }
   }
 
-  Plane out_;    // [v_dim, lanes]: sums, then outputs
-  Plane radii_;  // [v_dim, lanes], of out_, in hi
-  Plane kept_;   // [kKeyBlock, lanes]
+  Plane out_;                         // [v_dim, lanes]: sums, then outputs
+  Plane radii_;                       // [v_dim, lanes], of out_, in hi
+  Plane kept_;                        // [kKeyBlock, lanes]
+  std::vector<std::size_t> columns_;  // of the output that are wanted, ascending
+  std::vector<double> selected_;      // [keys, columns]; empty: all columns, in place
   std::uint32_t pending_ = 0;
 };
 
