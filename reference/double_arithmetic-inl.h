@@ -42,6 +42,7 @@ struct DoubleArithmetic {
   static HWY_INLINE N Zero(D d) { return hn::Zero(d); }
   static HWY_INLINE N Add(N a, N b) { return hn::Add(a, b); }
   static HWY_INLINE N Sub(N a, N b) { return hn::Sub(a, b); }
+  static HWY_INLINE N SubDouble(N a, V b) { return hn::Sub(a, b); }
   static HWY_INLINE N Mul(N a, N b) { return hn::Mul(a, b); }
   static HWY_INLINE N Div(N a, N b) { return hn::Div(a, b); }
   static HWY_INLINE N Select(hn::Mask<D> yes, N a, N b) { return hn::IfThenElse(yes, a, b); }

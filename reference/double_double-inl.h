@@ -110,34 +110,45 @@ HWY_INLINE DoubleDouble<V> Div(D d, DoubleDouble<V> x, DoubleDouble<V> y) {
   return FastTwoSum(quotient, hn::Div(rest, y.hi));
 }
 
+// constant + x for |x| < |constant| / 2; what is lost is below 2 u^2 |constant|. Not normalised:
+// the low part may exceed half a last place of the high one by what x.lo adds.
+template <class V>
+HWY_INLINE DoubleDouble<V> AddToConstant(V constant, V constant_low, DoubleDouble<V> x) {
+  const auto s = FastTwoSum(constant, x.hi);
+  return {s.hi, hn::Add(s.lo, hn::Add(constant_low, x.lo))};
+}
+
 // e^x for DoubleDoubleConstants::kExpLowest <= x <= 1, and 0 below. With n = round(256 x / ln 2),
-// r = x - n ln 2 / 256, |r| < 2^-9.5: the Taylor polynomial of degree 9 of r, its last four terms
+// r = x - n ln 2 / 256, |r| < 2^-9.5: the Taylor polynomial of degree 9 of r, the terms from r^5 on
 // in double, times 2^(n/256) from a table. ln 2 / 256 is in three parts, of which two, of 33 bits,
-// have exact products with n.
+// have exact products with n; the difference of x.hi and the first is exact (Sterbenz).
 template <class D, class V>
 HWY_INLINE DoubleDouble<V> Exp(D d, DoubleDouble<V> x) {
+  using N = DoubleDouble<V>;
   const hn::RebindToSigned<D> di;
   const auto valid = hn::Ge(x.hi, hn::Set(d, DoubleDoubleConstants::kExpLowest));
   x.hi = hn::IfThenElseZero(valid, x.hi);
   x.lo = hn::IfThenElseZero(valid, x.lo);
   const V n = hn::Round(hn::Mul(x.hi, hn::Set(d, 0x1.71547652b82fep+8)));
-  auto r = AddFp(x, hn::Neg(hn::Mul(n, hn::Set(d, 0x1.62e42ffp-9))));
-  r = AddFp(r, hn::Neg(hn::Mul(n, hn::Set(d, -0x1.718432a2p-43))));
-  r = AddFp(r, hn::Neg(hn::Mul(n, hn::Set(d, 0x1.3c7673007e5edp-77))));
+  const V t1 = hn::Sub(x.hi, hn::Mul(n, hn::Set(d, 0x1.62e42ffp-9)));
+  const N t2 = TwoSum(t1, hn::Mul(n, hn::Set(d, 0x1.718432a2p-43)));  // minus a negative part
+  const N t3 = TwoSum(t2.hi, x.lo);
+  const V rest = hn::Mul(n, hn::Set(d, 0x1.3c7673007e5edp-77));
+  const N r{t3.hi, hn::Add(t3.lo, hn::Sub(t2.lo, rest))};
 
   V q = hn::Set(d, 1.0 / 362880.0);
   q = hn::MulAdd(q, r.hi, hn::Set(d, 1.0 / 40320.0));
   q = hn::MulAdd(q, r.hi, hn::Set(d, 1.0 / 5040.0));
   q = hn::MulAdd(q, r.hi, hn::Set(d, 1.0 / 720.0));
   q = hn::MulAdd(q, r.hi, hn::Set(d, 1.0 / 120.0));
-  using N = DoubleDouble<V>;
-  N t = MulFp(d, r, q);
-  t = Add(t, N{hn::Set(d, 0x1.5555555555555p-5), hn::Set(d, 0x1.5555555555555p-59)});  // 1/24
-  t = Add(Mul(d, t, r),
-          N{hn::Set(d, 0x1.5555555555555p-3), hn::Set(d, 0x1.5555555555555p-57)});  // 1/6
-  t = AddFp(Mul(d, t, r), hn::Set(d, 0.5));
-  t = AddFp(Mul(d, t, r), hn::Set(d, 1.0));
-  t = AddFp(Mul(d, t, r), hn::Set(d, 1.0));
+  const V zero = hn::Zero(d);
+  N t = AddToConstant(hn::Set(d, 0x1.5555555555555p-5), hn::Set(d, 0x1.5555555555555p-59),
+                      N{hn::Mul(q, r.hi), zero});  // 1/24
+  t = AddToConstant(hn::Set(d, 0x1.5555555555555p-3), hn::Set(d, 0x1.5555555555555p-57),
+                    Mul(d, t, r));  // 1/6
+  t = AddToConstant(hn::Set(d, 0.5), zero, Mul(d, t, r));
+  t = AddToConstant(hn::Set(d, 1.0), zero, Mul(d, t, r));
+  t = AddToConstant(hn::Set(d, 1.0), zero, Mul(d, t, r));
 
   const auto ni = hn::ConvertTo(di, n);
   const auto row = hn::ShiftLeft<1>(hn::And(ni, hn::Set(di, 255)));
@@ -172,6 +183,7 @@ struct DoubleDoubleArithmetic {
   static HWY_INLINE N Sub(N a, N b) {
     return HWY_NAMESPACE::Add(a, N{hn::Neg(b.hi), hn::Neg(b.lo)});
   }
+  static HWY_INLINE N SubDouble(N a, V b) { return AddFp(a, hn::Neg(b)); }
   static HWY_INLINE N Mul(N a, N b) { return HWY_NAMESPACE::Mul(D(), a, b); }
   static HWY_INLINE N Div(N a, N b) { return HWY_NAMESPACE::Div(D(), a, b); }
   static HWY_INLINE N Select(hn::Mask<D> yes, N a, N b) {

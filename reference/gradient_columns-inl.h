@@ -140,7 +140,7 @@ class ColumnGradients {
           complement = th.complement;
         }
         if (tile.additive.hi != nullptr) s = A::Add(s, F::LoadOptional(d_, tile.additive, at));
-        const N x = A::Sub(s, F::Number(d_, row.pivot));
+        const N x = A::SubDouble(s, hn::Set(d_, row.pivot));
         N p = A::Mul(A::Exp(d_, x), F::Number(d_, row.inverse_hi, row.inverse_lo));
         N dp = A::Load(d_, products_, at);
         if (tile.additive.hi != nullptr) {  // whatever an excluded key holds

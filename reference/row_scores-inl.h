@@ -222,7 +222,7 @@ class RowScores {
 
   // e^(s - pivot); -0 where that is certainly below 2^-1095 (see StoreWeights).
   HWY_INLINE N Exponential(N s, V pivot) const {
-    const N x = A::Sub(s, A::Make(pivot, hn::Zero(d_)));
+    const N x = A::SubDouble(s, pivot);
     const N p = A::Exp(d_, x);
     if constexpr (!kPairs) return p;
     const auto vanishes = hn::Lt(A::Hi(x), hn::Set(d_, -760.0));
