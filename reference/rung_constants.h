@@ -6,6 +6,10 @@
 
 #include <cstddef>
 
+#ifdef __FAST_MATH__
+#error "bounds of rounding errors do not hold under -ffast-math"
+#endif
+
 namespace attest {
 
 // Numbers in memory: an array of doubles, or the two arrays of a double-double.
