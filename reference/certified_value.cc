@@ -32,8 +32,9 @@ bool RoundsTo(double nearest, double hi, double lo, double radius, const FloatFo
 
 // For f32 and a plain double `hi`, on the quickest path.
 inline CertifiedValue SettleF32(double hi, double radius, Rung rung) {
-  // Rounding is monotone. Each end is itself rounded to double, by less than the widening.
-  const double widened = radius + 0x1p-52 * std::fabs(hi);
+  // Rounding is monotone. Each end is itself rounded to double, by less than the widening: at most
+  // u (|hi| + widened), and widened itself by 2 u.
+  const double widened = radius * (1.0 + 0x1p-51) + 0x1p-52 * std::fabs(hi);
   const auto lower = static_cast<float>(hi - widened);
   const auto upper = static_cast<float>(hi + widened);
   return {static_cast<double>(lower) + 0.0, hi, 0.0, radius, rung, lower == upper};
