@@ -81,7 +81,7 @@ struct RowBlock {
   double* score_condition[kMaxRowLanes] = {};
 };
 
-// Conditions are stored where they are known within a relative (logarithms: an absolute) 2^-30.
+// Conditions are stored where they are as accurate as Conditions (certify.h) says.
 inline constexpr double kConditionAccuracy = 0x1p-30;
 
 // Scratch of one thread, reused from block to block.

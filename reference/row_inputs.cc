@@ -30,6 +30,10 @@ bool AllFinite(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
 }
 
+bool IsBeyondRungs(double sink) {
+  return std::isnan(sink) || sink == HUGE_VAL || (std::isfinite(sink) && sink <= kExcluded);
+}
+
 RowInputs::RowInputs(const CaseData& data, bool conditions) : data_(data) {
   const Contract& contract = data.contract();
   const Dimensions& s = contract.shape;
@@ -193,7 +197,7 @@ RowBlock BlockBuilder::Build(std::span<const RowId> rows, std::size_t lanes,
     block.q_norm[lane] = taken ? NormBound(values) : 0.0;
     const double sink = data.SinkOf(row);
     block.sink[lane] = std::isfinite(sink) ? sink : kExcluded;
-    if (std::isnan(sink) || sink == HUGE_VAL) taken = false;
+    if (IsBeyondRungs(sink)) taken = false;
     if (gaussian) block.gaussian_center[lane] = data.LocalCenter(row);
     if (lane >= rows.size()) continue;
     if (taken) taken = FillLane(row, range, lane, &block);
@@ -231,6 +235,7 @@ bool BlockBuilder::FillLane(const RowId& row, const KeyRange& range, std::size_t
     if (block->additive.hi == nullptr) continue;
     if (!std::isfinite(data.BiasAt(row, j))) return false;
     const Additive additive = AdditiveAt(inputs_, row, j);
+    if (!(additive.hi > kExcluded)) return false;
     const std::size_t at = static_cast<std::size_t>(j - block->first_key) * block->lanes + lane;
     block->additive.hi[at] = additive.hi;
     block->additive.lo[at] = additive.lo;

@@ -65,10 +65,13 @@ struct RungFunctions {
     return A::Exp(d, A::Mul(Number(d, -2.0), A::Mul(z, z)));
   }
 
-  // Element `at` of a plane that may have no low parts, or be absent (0).
-  static HWY_INLINE N LoadOptional(D d, const Plane& plane, std::size_t at) {
-    return A::Make(hn::Load(d, plane.hi + at),
-                   plane.lo == nullptr ? hn::Zero(d) : hn::Load(d, plane.lo + at));
+  // Score s plus element `at` of the additive plane. An excluded key has the score kExcluded
+  // whatever its k holds: s may be larger than that, infinite or NaN.
+  static HWY_INLINE N AddAdditive(D d, N s, const Plane& plane, std::size_t at) {
+    const V hi = hn::Load(d, plane.hi + at);
+    const V lo = plane.lo == nullptr ? hn::Zero(d) : hn::Load(d, plane.lo + at);
+    const V none = hn::Set(d, kExcluded);
+    return A::Select(hn::Gt(hi, none), A::Add(s, A::Make(hi, lo)), A::Make(none, hn::Zero(d)));
   }
 };
 
@@ -191,7 +194,7 @@ class RowScores {
           s = A::Mul(cap, th.tanh);
           if (complements_.hi != nullptr) A::Store(d_, th.complement, complements_, at);
         }
-        if (additive.hi != nullptr) s = A::Add(s, F::LoadOptional(d_, additive, at));
+        if (additive.hi != nullptr) s = F::AddAdditive(d_, s, additive, at);
         A::Store(d_, s, weights_, at);
         pivot = hn::Max(pivot, A::Hi(s));
       }
