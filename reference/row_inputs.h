@@ -74,6 +74,8 @@ class BlockBuilder {
 
  private:
   bool FillLane(const RowId& row, const KeyRange& range, std::size_t lane, RowBlock* block);
+  double NearMagnitude(const RowId& row, const KeyRange& range, std::size_t lane, double least,
+                       const RowBlock& block) const;
   double* Reserve(hwy::AlignedFreeUniquePtr<double[]>* buffer, std::size_t* capacity,
                   std::size_t size);
 

@@ -141,7 +141,8 @@ class RowScores {
         error += cap * (Constants::kExp + 6.0 * kUnit + Constants::kSmallestExp);
         size = std::min(size, cap * 1.001);
       }
-      size += block_.additive_magnitude[i];
+      // Pivot and scores of keys that are not faint are no larger; see kFaint.
+      size += size <= kFaintScore ? block_.near_magnitude[i] : block_.additive_magnitude[i];
       // Low parts of the additive plane are lost in double; one sum; then the pivot is subtracted
       // from a number of at most twice the size.
       error += size * (0x1p-99 + (kPairs ? 0.0 : kRoundoff) + 4.0 * kUnit);
