@@ -139,7 +139,7 @@ class ColumnGradients {
           s = A::Mul(cap, th.tanh);
           complement = th.complement;
         }
-        if (tile.additive.hi != nullptr) s = A::Add(s, F::LoadOptional(d_, tile.additive, at));
+        if (tile.additive.hi != nullptr) s = F::AddAdditive(d_, s, tile.additive, at);
         const N x = A::SubDouble(s, hn::Set(d_, row.pivot));
         N p = A::Mul(A::Exp(d_, x), F::Number(d_, row.inverse_hi, row.inverse_lo));
         N dp = A::Load(d_, products_, at);

@@ -125,9 +125,8 @@ class Ladder {
   // Whether a row may be empty or not finite.
   bool NeedsALook(const RowId& row) const {
     const KeyRange range = data_.RangeOf(row);
-    const double sink = data_.SinkOf(row);
     return range.first >= range.last || data_.HasSelections() || inputs_.HasSpecial(row) ||
-           !AllFinite(data_.Query(row)) || std::isnan(sink) || sink == HUGE_VAL ||
+           !AllFinite(data_.Query(row)) || IsBeyondRungs(data_.SinkOf(row)) ||
            !std::isfinite(inputs_.Slope(row).hi);
   }
   // grad_lse reaches a finite sink of a row without keys.

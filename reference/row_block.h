@@ -22,6 +22,13 @@ inline constexpr double kExcluded = -1e300;
 // exponent, must stay small.
 inline constexpr double kLargestSize = 0x1p50;
 
+// Keys (and a sink) whose additive part lies more than kFaint below the row's largest, in rows of
+// scores no larger than kFaintScore before anything is added, are faint: their scores are below the
+// pivot by kFaint - 2 kFaintScore > 2000, so that their exponentials are 0 on either rung and below
+// kSmallestExp in truth. Their size, such as 1e9 of padding, counts for no error.
+inline constexpr double kFaint = 0x1p14;
+inline constexpr double kFaintScore = 7000.0;
+
 // A real number as a double-double, |exact - (hi + lo)| <= error.
 struct Enclosed {
   double hi = 0.0;
@@ -61,6 +68,7 @@ struct RowBlock {
   // Null hi: nothing is excluded or added.
   Plane additive;
   double additive_magnitude[kMaxRowLanes] = {};  // largest |additive| of an allowed key, and |sink|
+  double near_magnitude[kMaxRowLanes] = {};      // the same without faint keys
   const double* keep =
       nullptr;  // [keys, lanes]: 0 where dropout drops a weight, else 1; null: all 1
   double gaussian_half_width = 0.0;  // of local-p attention; 0: none
@@ -81,7 +89,7 @@ struct RowBlock {
   double* score_condition[kMaxRowLanes] = {};
 };
 
-// Conditions are stored where they are known within a relative (logarithms: an absolute) 2^-30.
+// Conditions are stored where they are as accurate as Conditions (certify.h) says.
 inline constexpr double kConditionAccuracy = 0x1p-30;
 
 // Scratch of one thread, reused from block to block.

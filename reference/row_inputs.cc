@@ -30,6 +30,10 @@ bool AllFinite(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
 }
 
+bool IsBeyondRungs(double sink) {
+  return std::isnan(sink) || sink == HUGE_VAL || (std::isfinite(sink) && sink <= kExcluded);
+}
+
 RowInputs::RowInputs(const CaseData& data, bool conditions) : data_(data) {
   const Contract& contract = data.contract();
   const Dimensions& s = contract.shape;
@@ -193,7 +197,7 @@ RowBlock BlockBuilder::Build(std::span<const RowId> rows, std::size_t lanes,
     block.q_norm[lane] = taken ? NormBound(values) : 0.0;
     const double sink = data.SinkOf(row);
     block.sink[lane] = std::isfinite(sink) ? sink : kExcluded;
-    if (std::isnan(sink) || sink == HUGE_VAL) taken = false;
+    if (IsBeyondRungs(sink)) taken = false;
     if (gaussian) block.gaussian_center[lane] = data.LocalCenter(row);
     if (lane >= rows.size()) continue;
     if (taken) taken = FillLane(row, range, lane, &block);
@@ -218,7 +222,10 @@ bool BlockBuilder::FillLane(const RowId& row, const KeyRange& range, std::size_t
   const bool special = inputs_.HasSpecial(row);
   const Enclosed& slope = inputs_.Slope(row);
   if (!std::isfinite(slope.hi)) return false;
-  double magnitude = block->sink[lane] == kExcluded ? 0.0 : std::fabs(block->sink[lane]);
+  const double sink = block->sink[lane];
+  double magnitude = sink == kExcluded ? 0.0 : std::fabs(sink);
+  double largest = sink;
+  double smallest = sink == kExcluded ? HUGE_VAL : sink;
   bool any = false;
   for (Index j = range.first; j < range.last; ++j) {
     if (block->additive.hi == nullptr && !special) {
@@ -231,13 +238,36 @@ bool BlockBuilder::FillLane(const RowId& row, const KeyRange& range, std::size_t
     if (block->additive.hi == nullptr) continue;
     if (!std::isfinite(data.BiasAt(row, j))) return false;
     const Additive additive = AdditiveAt(inputs_, row, j);
+    if (!(additive.hi > kExcluded)) return false;
     const std::size_t at = static_cast<std::size_t>(j - block->first_key) * block->lanes + lane;
     block->additive.hi[at] = additive.hi;
     block->additive.lo[at] = additive.lo;
     magnitude = std::max(magnitude, additive.magnitude);
+    largest = std::max(largest, additive.hi);
+    smallest = std::min(smallest, additive.hi);
   }
   block->additive_magnitude[lane] = magnitude;
+  const bool faint = block->additive.hi != nullptr && smallest < largest - kFaint;
+  block->near_magnitude[lane] =
+      faint ? NearMagnitude(row, range, lane, largest - kFaint, *block) : magnitude;
   return any;
+}
+
+// The largest magnitude of what is added to the scores of keys, and of the sink, from `least` on.
+double BlockBuilder::NearMagnitude(const RowId& row, const KeyRange& range, std::size_t lane,
+                                   double least, const RowBlock& block) const {
+  const double sink = block.sink[lane];
+  double magnitude = sink >= least ? std::fabs(sink) : 0.0;
+  for (Index j = range.first; j < range.last; ++j) {
+    const std::size_t at = static_cast<std::size_t>(j - block.first_key) * block.lanes + lane;
+    if (block.additive.hi[at] == kExcluded) continue;
+    const Additive additive = AdditiveAt(inputs_, row, j);
+    // The error of what bias and ALiBi leave of each other must be small, too.
+    const bool accurate = additive.magnitude <= 0x1p40 * std::fabs(additive.hi);
+    if (additive.hi < least && accurate) continue;
+    magnitude = std::max(magnitude, additive.magnitude);
+  }
+  return magnitude;
 }
 
 }  // namespace attest

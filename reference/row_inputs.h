@@ -58,6 +58,8 @@ Additive AdditiveAt(const RowInputs& inputs, const RowId& row, Index key);
 // An upper bound of the Euclidean norm of finite values; infinite where it overflows.
 double NormBound(std::span<const double> values);
 bool AllFinite(std::span<const double> values);
+// Whether no SIMD rung takes a row with this sink: NaN, +infinity, or too low for kExcluded.
+bool IsBeyondRungs(double sink);
 
 // One thread's buffers for a block.
 class BlockBuilder {
@@ -72,6 +74,8 @@ class BlockBuilder {
 
  private:
   bool FillLane(const RowId& row, const KeyRange& range, std::size_t lane, RowBlock* block);
+  double NearMagnitude(const RowId& row, const KeyRange& range, std::size_t lane, double least,
+                       const RowBlock& block) const;
   double* Reserve(hwy::AlignedFreeUniquePtr<double[]>* buffer, std::size_t* capacity,
                   std::size_t size);
 

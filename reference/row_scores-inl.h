@@ -70,10 +70,12 @@ struct RungFunctions {
     return hn::Eq(hn::Load(d, additive.hi + at), hn::Set(d, kExcluded));
   }
 
-  // Element `at` of a plane that may have no low parts, or be absent (0).
-  static HWY_INLINE N LoadOptional(D d, const Plane& plane, std::size_t at) {
-    return A::Make(hn::Load(d, plane.hi + at),
-                   plane.lo == nullptr ? hn::Zero(d) : hn::Load(d, plane.lo + at));
+  // Score s plus element `at` of the additive plane. An excluded key has the score kExcluded
+  // whatever its k holds: s may be larger than that, infinite or NaN.
+  static HWY_INLINE N AddAdditive(D d, N s, const Plane& additive, std::size_t at) {
+    const V lo = additive.lo == nullptr ? hn::Zero(d) : hn::Load(d, additive.lo + at);
+    const N sum = A::Add(s, A::Make(hn::Load(d, additive.hi + at), lo));
+    return A::Select(IsExcluded(d, additive, at), Number(d, kExcluded), sum);
   }
 };
 
@@ -144,7 +146,8 @@ class RowScores {
         error += cap * (Constants::kExp + 6.0 * kUnit + Constants::kSmallestExp);
         size = std::min(size, cap * 1.001);
       }
-      size += block_.additive_magnitude[i];
+      // Pivot and scores of keys that are not faint are no larger; see kFaint.
+      size += size <= kFaintScore ? block_.near_magnitude[i] : block_.additive_magnitude[i];
       // Low parts of the additive plane are lost in double; one sum; then the pivot is subtracted
       // from a number of at most twice the size.
       error += size * (0x1p-99 + (kPairs ? 0.0 : kRoundoff) + 4.0 * kUnit);
@@ -197,11 +200,7 @@ class RowScores {
           s = A::Mul(cap, th.tanh);
           if (complements_.hi != nullptr) A::Store(d_, th.complement, complements_, at);
         }
-        if (additive.hi != nullptr) {
-          s = A::Add(s, F::LoadOptional(d_, additive, at));
-          // Whatever an excluded key holds.
-          s = A::Select(F::IsExcluded(d_, additive, at), F::Number(d_, kExcluded), s);
-        }
+        if (additive.hi != nullptr) s = F::AddAdditive(d_, s, additive, at);
         A::Store(d_, s, weights_, at);
         pivot = hn::Max(pivot, A::Hi(s));
       }
