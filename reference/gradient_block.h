@@ -68,7 +68,7 @@ struct ColumnBlock {
   alignas(64) double key[kMaxRowLanes] = {};  // the positions of the keys
   Index k_dim = 0;
   Index v_dim = 0;
-  Index rows = 0;  // of all tiles together
+  Index rows = 0;  // of all tiles together, each counted as full (kKeyBlock)
   Enclosed scale;
   double softcap = 0.0;
   double gaussian_half_width = 0.0;

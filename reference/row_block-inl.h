@@ -139,6 +139,7 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
     for (std::size_t c = 0; c < width; ++c) {
       const double value_bound = ValueBound(bounds[c]);
       const double tiny = 1.01 * n * Constants::kSmallestExp;
+      const double underflow = n * 0x1p-1060 / block_.kept.hi;  // of products, then divided
       this->ForLanes([&](std::size_t lane) {
         const std::size_t at = c * lanes_ + lane;
         const N below = A::Mul(A::Load(d_, this->Denominator(), lane), kept);
@@ -148,7 +149,7 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
         V bound =
             hn::Mul(hn::Add(relative, hn::Set(d_, tiny)), hn::Add(hn::Set(d_, value_bound), size));
         bound = hn::MulAdd(hn::Set(d_, 6.0 * kUnit), size, bound);
-        bound = hn::Add(bound, hn::Set(d_, bounds[c] == 0.0 ? 0.0 : n * 0x1p-1060));
+        bound = hn::Add(bound, hn::Set(d_, bounds[c] == 0.0 ? 0.0 : underflow));
         A::Store(d_, o, out_, at);
         hn::Store(bound, d_, radii_.hi + at);
       });
@@ -236,8 +237,8 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
         const double cube = std::fabs(rest[at] * rest[at] * rest[at]);
         const double radius = 1.001 * lambda_[i] + 0x1p-99 + cube + 0x1p-100 * std::fabs(hi[at]) +
                               static_cast<double>(keys_) * Constants::kSmallestExp;
-        *block_.lse[i] =
-            Settle(hi[at], lo[at], rest[at] < 0x1p-40 ? radius : HUGE_VAL, block_.lse_dtype, rung);
+        *block_.lse[i] = Settle(hi[at], lo[at], std::fabs(rest[at]) < 0x1p-40 ? radius : HUGE_VAL,
+                                block_.lse_dtype, rung);
         if (!block_.lse[i]->decided) MarkPending(i);
       }
     });
