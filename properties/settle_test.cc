@@ -136,11 +136,13 @@ TEST_P(SettleOn, DecidesWhatDoesNotCrossABoundary) {
   }
 }
 
+std::string FormatName(const ::testing::TestParamInfo<DType>& format) {
+  return std::string(NameOf(format.param));
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, SettleOn,
                          ::testing::Values(DType::kF64, DType::kF32, DType::kBF16, DType::kF16),
-                         [](const ::testing::TestParamInfo<DType>& info) {
-                           return std::string(NameOf(info.param));
-                         });
+                         FormatName);
 
 }  // namespace
 }  // namespace attest

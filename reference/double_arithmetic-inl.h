@@ -3,7 +3,8 @@
 //
 // Rounding points: every operation rounds once to double, MulAcc twice where multiply-add is not
 //   fused. Constants below are relative to the exact result of the operation on its operands,
-//   derived in docs/reference.md ("Rung 0") and attacked by properties/rung_arithmetic_test.cc.
+//   derived in docs/reference.md ("Rungs 0 and 1") and attacked by
+//   properties/rung_arithmetic_test.cc.
 
 // Highway's include guard: the header is compiled once per target.
 #if defined(ATTEST_REFERENCE_DOUBLE_ARITHMETIC_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -57,8 +58,8 @@ struct DoubleArithmetic {
   static HWY_INLINE N Sum(Accumulator acc) { return acc; }
 
   // e^x within kExp for -708 <= x <= 1, and 0 below: with n = round(x / ln 2), the Taylor
-  // polynomial of degree 13 of r = x - n ln 2, |r| < 0.3466, times 2^n. ln 2 is split after 33
-  // bits, so that its first part times n, and x minus that, are exact.
+  // polynomial of degree 13 of r = x - n ln 2, |r| < 0.3466, times 2^n. The first part of
+  // ln 2 has 29 bits, so that its product with n, and x minus that, are exact.
   static HWY_INLINE N Exp(D d, N x) {
     const hn::RebindToSigned<D> di;
     const V n = hn::Round(hn::Mul(x, hn::Set(d, 0x1.71547652b82fep+0)));  // log2(e)

@@ -8,6 +8,7 @@
 //   Mul      5 u^2            DWTimesDW3, with its low product
 //   MulFp    2 u^2            DWTimesFP3
 //   Div      15 u^2 + 56 u^3  DWDivDW2
+// Without a fused multiply-add MulFp has 3 u^2 and Mul 8 u^2 (docs/reference.md).
 // They hold where nothing overflows and no low part underflows; callers bound their operands.
 
 // Highway's include guard: the header is compiled once per target.
@@ -120,7 +121,7 @@ HWY_INLINE DoubleDouble<V> AddToConstant(V constant, V constant_low, DoubleDoubl
 
 // e^x for DoubleDoubleConstants::kExpLowest <= x <= 1, and 0 below. With n = round(256 x / ln 2),
 // r = x - n ln 2 / 256, |r| < 2^-9.5: the Taylor polynomial of degree 9 of r, the terms from r^5 on
-// in double, times 2^(n/256) from a table. ln 2 / 256 is in three parts, of which two, of 33 bits,
+// in double, times 2^(n/256) from a table. ln 2 / 256 is in three parts, of which two, of 33 bits at most,
 // have exact products with n; the difference of x.hi and the first is exact (Sterbenz).
 template <class D, class V>
 HWY_INLINE DoubleDouble<V> Exp(D d, DoubleDouble<V> x) {

@@ -70,7 +70,7 @@ struct ColumnBlock {
   double dp_bound[kMaxRowLanes] = {};         // of |<grad_out_i, v>|
   Index k_dim = 0;
   Index v_dim = 0;
-  Index rows = 0;  // of all tiles together
+  Index rows = 0;  // of all tiles together, each counted as full (kKeyBlock)
   Enclosed scale;
   double softcap = 0.0;
   double gaussian_half_width = 0.0;

@@ -56,7 +56,10 @@ class ColumnGradients {
     SelectColumns(block_.grad_k, k_dim_, &of_k_);
     SelectColumns(block_.grad_v, v_dim_, &of_v_);
     RowTile tile;
+    [[maybe_unused]] Index rows = 0;
     while (block_.next(&tile)) {
+      rows += static_cast<Index>(kKeyBlock);
+      HWY_DASSERT(rows <= block_.rows);  // sum_error_ counts on it
       RowProducts(tile, block_.k, tile.q, k_dim_, block_.score_bound, scores_);
       RowProducts(tile, block_.v, tile.grad_out, v_dim_, block_.dp_bound, products_);
       Coefficients(tile);
@@ -254,6 +257,7 @@ class ColumnGradients {
       V radius = hn::Mul(hn::Set(d_, 1.02 * scale_size), hn::Add(bound, tiny));
       radius = hn::MulAdd(hn::Set(d_, 1.01 * scale_error), hn::Abs(A::Hi(total)), radius);
       radius = hn::MulAdd(hn::Set(d_, 4.0 * kUnit), hn::Abs(A::Hi(value)), radius);
+      radius = hn::Add(radius, hn::Set(d_, kSomething));  // the last product may underflow
       // A bound of 0: nothing but zeros.
       radius = hn::IfThenElse(hn::Eq(bound, hn::Zero(d_)), hn::Zero(d_), radius);
       hn::Store(radius, d_, sums.bounds.hi + at);

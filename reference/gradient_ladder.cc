@@ -324,7 +324,9 @@ class Ladder {
     const auto batch = static_cast<Index>(group.head) / shape_.kv_heads;
     const Index kv_head = static_cast<Index>(group.head) % shape_.kv_heads;
     const Index heads = shape_.q_heads / shape_.kv_heads;  // that share these keys
-    block.rows = heads * shape_.q_len;
+    const Index rows = heads * shape_.q_len;
+    const auto full = static_cast<Index>(kKeyBlock);
+    block.rows = heads * ((shape_.q_len + full - 1) / full) * full;
     const HeadOperands& head = inputs_.Head({batch, kv_head * heads, 0});
     block.exact_products = head.exact_products;
     for (std::size_t lane = 0; lane < block.lanes; ++lane) {
@@ -350,7 +352,7 @@ class Ladder {
     // Tiles of the rows of one query head after the other.
     Index done = 0;
     block.next = [&](RowTile* tile) {
-      while (done < block.rows) {
+      while (done < rows) {
         const Index query = done % shape_.q_len;
         const Index count = std::min<Index>(static_cast<Index>(kKeyBlock), shape_.q_len - query);
         const RowId first{batch, kv_head * heads + done / shape_.q_len, query};

@@ -333,6 +333,7 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
             hn::Mul(hn::Set(d_, 1.01 * scale_size), hn::Add(hn::Load(d_, bounds_.hi + at), tiny));
         radius = hn::MulAdd(hn::Set(d_, 1.01 * scale_error), hn::Abs(A::Hi(total)), radius);
         radius = hn::MulAdd(hn::Set(d_, 4.0 * kUnit), hn::Abs(A::Hi(value)), radius);
+        radius = hn::Add(radius, hn::Set(d_, 0x1p-1060));  // the last product may underflow
         if (k_max == 0.0) radius = hn::Zero(d_);
         hn::Store(radius, d_, bounds_.hi + at);
       });
@@ -379,8 +380,8 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
               .sink_radius = 0.0};
       if (sink) {
         out->sink_radius = 1.02 * (rho_[i] * std::fabs(hi[i]) + sink_weight_[i] * shift_[i]) +
-                           Constants::kSmallestExp *
-                               (delta_magnitude_[i] + std::fabs(gradients_.grad_lse[i]) + 1.0);
+                           Constants::kSmallestExp * (1.01 * delta_magnitude_[i] + shift_[i] +
+                                                      std::fabs(gradients_.grad_lse[i]) + 1.0);
       }
     }
   }

@@ -162,6 +162,7 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
       const double largest = bounds[all ? c : columns_[c]];
       const double value_bound = ValueBound(largest);
       const double tiny = 1.01 * n * Constants::kSmallestExp;
+      const double underflow = n * 0x1p-1060 / block_.kept.hi;  // of products, then divided
       this->ForLanes([&](std::size_t lane) {
         const std::size_t at = c * lanes_ + lane;
         const N below = A::Mul(A::Load(d_, this->Denominator(), lane), kept);
@@ -171,7 +172,7 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
         V bound =
             hn::Mul(hn::Add(relative, hn::Set(d_, tiny)), hn::Add(hn::Set(d_, value_bound), size));
         bound = hn::MulAdd(hn::Set(d_, 6.0 * kUnit), size, bound);
-        bound = hn::Add(bound, hn::Set(d_, largest == 0.0 ? 0.0 : n * 0x1p-1060));
+        bound = hn::Add(bound, hn::Set(d_, largest == 0.0 ? 0.0 : underflow));
         A::Store(d_, o, out_, at);
         hn::Store(bound, d_, radii_.hi + at);
       });
@@ -268,8 +269,8 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
         const double cube = std::fabs(rest[at] * rest[at] * rest[at]);
         const double radius = 1.001 * lambda_[i] + 0x1p-99 + cube + 0x1p-100 * std::fabs(hi[at]) +
                               static_cast<double>(keys_) * Constants::kSmallestExp;
-        *block_.lse[i] =
-            Settle(hi[at], lo[at], rest[at] < 0x1p-40 ? radius : HUGE_VAL, block_.lse_dtype, rung);
+        *block_.lse[i] = Settle(hi[at], lo[at], std::fabs(rest[at]) < 0x1p-40 ? radius : HUGE_VAL,
+                                block_.lse_dtype, rung);
         if (!block_.lse[i]->decided) MarkPending(i);
       }
     });
