@@ -22,6 +22,15 @@ constexpr double kSoftcapRoundings = 12.0;
 constexpr double kScoreStores = 4.0;
 // Weights of e^-100 of the whole cannot be seen in any result.
 constexpr double kNegligible = -100.0;
+// How accurate the conditions are (reference/certify.h), doubled to cover the rounding here.
+constexpr double kConditionError = 0x1p-29;
+
+// No smaller than the p that a condition is of.
+double WeightAtMost(double weight) { return weight * (1.0 + kConditionError) + 0x1p-1074; }
+// How far a logarithm of a weight may be off.
+double LogError(double log_weight) {
+  return kConditionError * std::max(1.0, std::fabs(log_weight));
+}
 
 // k roundings of size u: (1 + u)^k - 1 <= k u / (1 - k u), infinite where that says nothing.
 double Gamma(double k, double u) { return k * u < 1.0 ? k * u / (1.0 - k * u) : kInfinity; }
@@ -148,7 +157,9 @@ class BoundEvaluator {
     // roundings (an output that is kept normalised is multiplied, and divided, by sums).
     const double exponentials =
         (n + 1.0) * std::log1p(2.0 * model_.exp_ulp * u) + 3.0 * n * std::log1p(u);
-    const double lse = Exact("lse", static_cast<std::size_t>(flat));
+    const CertifiedValue lse_value = Exact("lse", static_cast<std::size_t>(flat));
+    const double lse = lse_value.hi;
+    const double lse_size = AtMost(lse_value);
 
     RowBound bound;
     bound.in_range = ScalesFit(row, plan);
@@ -157,9 +168,10 @@ class BoundEvaluator {
     double heaviest = kInfinity;  // |ln p| of the largest weight; large where a sink takes it all
     for (const KeyTerm& term : plan.terms) {
       const auto at = static_cast<std::size_t>(flat * contract_.shape.kv_len + term.key);
-      heaviest = std::min(heaviest, std::fabs(certified_.conditions.log_weight[at]));
+      const double log_weight = certified_.conditions.log_weight[at];
+      heaviest = std::min(heaviest, std::fabs(log_weight) + LogError(log_weight));
     }
-    bound.largest_exponent = std::fabs(lse) + std::max(heaviest, std::log1p(n));
+    bound.largest_exponent = lse_size + std::max(heaviest, std::log1p(n));
     // Shift by a maximum or by the LSE, change of base included; see "Exponents".
     const auto shift = [&](double log_weight) {
       return u * (12.0 * bound.largest_exponent + 8.0 * std::fabs(log_weight) +
@@ -167,22 +179,26 @@ class BoundEvaluator {
     };
     for (const KeyTerm& term : plan.terms) {
       const auto at = static_cast<std::size_t>(flat * contract_.shape.kv_len + term.key);
+      // What the condition may be off counts as an error of the exponent, and a weight is taken at
+      // its largest (docs/bounds.md, "Conditions").
       const double log_weight = certified_.conditions.log_weight[at];
+      const double log_error = LogError(log_weight);
+      const double log_size = std::fabs(log_weight) + log_error;
+      const double log_largest = log_weight + log_error;
       const double dot = certified_.conditions.score_condition[at];
       const double added = std::fabs(term.bias) + slope * static_cast<double>(term.distance);
       const double error =
-          ScoreError(row, term, dot, added, std::fabs(lse) + std::fabs(log_weight)) +
-          shift(log_weight) + exponentials;
-      const bool matters = log_weight + error > kNegligible;
+          ScoreError(row, term, dot, added, lse_size + log_size) + shift(log_size) + exponentials;
+      const bool matters = log_largest + error > kNegligible;
       if (matters) bound.exponent_error = std::max(bound.exponent_error, error);
-      const double denominator_part = std::exp(log_weight);
+      const double denominator_part = std::exp(log_largest);
       bound.normaliser +=
-          Perturbation(denominator_part, log_weight, error) * (1.0 + denominator_sums) +
+          Perturbation(denominator_part, log_largest, error) * (1.0 + denominator_sums) +
           denominator_part * denominator_sums;
-      const double weight = certified_.conditions.weight[at];
+      const double weight = WeightAtMost(certified_.conditions.weight[at]);
       bound.weight.push_back(weight);
       bound.perturbation.push_back(Perturbation(weight,
-                                                log_weight - GaussianExponent(plan, term.key),
+                                                log_largest - GaussianExponent(plan, term.key),
                                                 error + GaussianError(plan, term.key)));
       // What is added to a score may overflow to -infinity where the weight is nothing anyway.
       const double unscaled = scale > 0.0 ? dot / scale : 0.0;
@@ -192,8 +208,8 @@ class BoundEvaluator {
       if (largest > limit / 4.0) bound.in_range = false;
     }
     if (plan.sink) {
-      const double log_weight = *plan.sink - lse;
-      const double weight = std::exp(log_weight);
+      const double log_weight = *plan.sink - lse + lse_value.radius;
+      const double weight = std::exp(log_weight + LogError(log_weight));
       const double error = shift(log_weight) + exponentials;
       if (log_weight + error > kNegligible) {
         bound.exponent_error = std::max(bound.exponent_error, error);
@@ -316,16 +332,15 @@ class BoundEvaluator {
       }
       bounds_.magnitude[element] = magnitude;
       if (!std::isfinite(magnitude)) continue;  // non-finite values are compared exactly
-      const double exact = Exact("out", element);
+      const double exact = AtMost(Exact("out", element));
       const double underflow =
-          bound.absolute * (value_sum + n * std::fabs(exact)) + n * model_.smallest_subnormal;
+          bound.absolute * (value_sum + n * exact) + n * model_.smallest_subnormal;
       const double arithmetic =
-          IsSharp(bound) ? (numerator_error + std::fabs(exact) * bound.normaliser + underflow) /
-                               (1.0 - bound.normaliser)
-                         : largest * (1.0 + 1.01 * CrudeWeight(bound)) + underflow;
+          IsSharp(bound)
+              ? (numerator_error + exact * bound.normaliser + underflow) / (1.0 - bound.normaliser)
+              : largest * (1.0 + 1.01 * CrudeWeight(bound)) + underflow;
       const bool in_range = bound.in_range && arithmetic + value_sum <= model_.largest_finite / 4.0;
-      bounds_.out[element] =
-          Finished(in_range, arithmetic + RoundingOf("out", std::fabs(exact) + arithmetic));
+      bounds_.out[element] = Finished(in_range, arithmetic + RoundingOf("out", exact + arithmetic));
     }
   }
 
@@ -353,7 +368,7 @@ class BoundEvaluator {
 
   void LseBound(Index flat, const RowPlan& plan, const RowBound& bound) {
     const auto element = static_cast<std::size_t>(flat);
-    const double lse = std::fabs(Exact("lse", element));
+    const double lse = AtMost(Exact("lse", element));
     const double u = model_.unit_roundoff;
     const double n = static_cast<double>(plan.terms.size());
     const double denominator =
@@ -366,10 +381,14 @@ class BoundEvaluator {
         Finished(bound.in_range, arithmetic + RoundingOf("lse", lse + arithmetic));
   }
 
-  // The centre of a certified element; 0 where the output was not asked for.
-  double Exact(const char* output, std::size_t element) const {
+  // A certified element; 0 where the output was not asked for.
+  CertifiedValue Exact(const char* output, std::size_t element) const {
     const auto found = certified_.outputs.find(output);
-    return found == certified_.outputs.end() ? 0.0 : found->second.values[element].hi;
+    return found == certified_.outputs.end() ? CertifiedValue() : found->second.values[element];
+  }
+  // No smaller than its magnitude.
+  static double AtMost(const CertifiedValue& exact) {
+    return std::fabs(exact.hi) + std::fabs(exact.lo) + exact.radius;
   }
 
   const Case& problem_;

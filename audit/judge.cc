@@ -146,7 +146,7 @@ TensorVerdict Judge(const Expectation& expected, const std::string& tensor, cons
     if (comparable && error > 0.0) ratio = error / bounds[at];
     verdict.max_ulp = std::max(verdict.max_ulp, ulp);
     verdict.max_bound_ratio = std::max(verdict.max_bound_ratio, ratio);
-    if (tensor == "out" && expected.bounds.magnitude[at] > 0.0) {
+    if (tensor == "out" && expected.bounds.magnitude[at] > 0x1p-960) {
       verdict.max_scaled_error =
           std::max(verdict.max_scaled_error.value_or(0.0),
                    error / (expected.unit_roundoff * expected.bounds.magnitude[at]));

@@ -162,6 +162,22 @@ TEST(Bounds, LowestFloatPaddingIsJudgedSharply) {
 }
 
 // Values near the largest float may overflow while an online softmax has seen only the first keys.
+// Weights below e^-600, which double-double takes as 0, and e^-708, which double does.
+TEST(Bounds, WeightsThatAlmostUnderflowKeepTheirRelativeError) {
+  for (const double score : {-590.0, -605.0, -700.0}) {
+    Case problem = MakeCase({.shape = {1, 1, 1, 1, 2, 1, 1, 1}, .dtype = DType::kF64}, 0);
+    problem.tensors.at("q").Set(0, 1.0);
+    problem.tensors.at("k").Set(0, 0.0);
+    problem.tensors.at("k").Set(1, score);
+    const StatusOr<Expectation> expected = Expect(problem);
+    ASSERT_TRUE(expected.ok());
+    const double exact = expected->certified.outputs.at("weights").values[1].nearest;
+    EXPECT_NEAR(exact / std::exp(score), 1.0, 1e-12);
+    EXPECT_TRUE(Conforms(*expected, "weights", 1, exact * (1.0 + 0x1p-49)));
+    EXPECT_FALSE(Conforms(*expected, "weights", 1, exact * (1.0 + 0x1p-6)));
+  }
+}
+
 TEST(Bounds, ValuesNearOverflowAreOutOfRange) {
   const StatusOr<Expectation> expected = Expect(Row({0, 0, 50}, {3e38, 3e38, 0}, {0, 0, 0}));
   ASSERT_TRUE(expected.ok());

@@ -23,8 +23,9 @@ struct CertifiedTensor {
 };
 
 // What forward error bounds are evaluated from, [B, Hq, Tq, Tk] row-major, in double. `weight` is
-// p_ij before dropout, within a relative 2^-30; `log_weight` is ln p_ij without a local-p Gaussian,
-// within 2^-30 (it tells weights apart that underflow); `score_condition` is
+// p_ij before dropout, within 2^-30 p_ij + 2^-1074; `log_weight` is ln p_ij without a local-p
+// Gaussian, within 2^-30 max(1, |ln p_ij|) (it tells weights apart that underflow).
+// `score_condition` is
 // |scale| * sum_d |q_id k_jd| rounded up. Only elements with `allowed` mean anything.
 struct Conditions {
   std::vector<std::uint8_t> allowed;

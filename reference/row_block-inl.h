@@ -253,9 +253,21 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
     if (!WantsConditions()) return;
     for (std::size_t j = 0; j < keys_; ++j) {
       for (std::size_t i = 0; i < block_.rows; ++i) {
-        block_.log_weight_condition[i][HeadKey(j)] = weights_.hi[j * lanes_ + i] - pivot_[i];
+        const std::size_t at = j * lanes_ + i;
+        // The pivot is a high part, so that low parts count where scores are large.
+        block_.log_weight_condition[i][HeadKey(j)] =
+            (weights_.hi[at] - pivot_[i]) + (kPairs ? weights_.lo[at] : 0.0);
       }
     }
+  }
+
+  double SmallWeight(std::size_t lane, std::size_t j, double log_weight) const {
+    if (block_.gaussian_half_width > 0.0) {
+      const double distance = static_cast<double>(HeadKey(j)) - block_.gaussian_center[lane];
+      const double z = distance / block_.gaussian_half_width;
+      log_weight -= 2.0 * z * z;
+    }
+    return std::exp(log_weight);
   }
 
   // Weights, their logarithms, and |scale| sum |q k| rounded up.
@@ -265,9 +277,11 @@ class RowOutputs : private RowScores<A, kExactProducts, D> {
       if (!(lambda_[i] < kConditionAccuracy / 4.0)) MarkPending(i);
       const double log_denominator = std::log(denominator_hi_[i]);
       for (std::size_t j = 0; j < keys_; ++j) {
+        double& log_weight = block_.log_weight_condition[i][HeadKey(j)];
+        log_weight -= log_denominator;
         const double w = weights_.hi[j * lanes_ + i] / denominator_hi_[i];
-        block_.weight_condition[i][HeadKey(j)] = w;
-        block_.log_weight_condition[i][HeadKey(j)] -= log_denominator;
+        // The rungs take smaller exponentials as 0 than a double does.
+        block_.weight_condition[i][HeadKey(j)] = w != 0.0 ? w : SmallWeight(i, j, log_weight);
       }
     }
     PanelTask task;
