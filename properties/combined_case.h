@@ -7,6 +7,6 @@
 namespace attest {
 
 // Every feature is switched on or off by one of the lowest twelve bits of `features`.
-Case Combined(unsigned features, DType dtype);
+Case Combined(unsigned features, DType dtype, const Dimensions& shape = {2, 4, 2, 5, 7, 6, 6, 3});
 
 }  // namespace attest

@@ -19,8 +19,9 @@ Tensor NormalTensor(DType dtype, const Shape& shape, const char* name, double fa
   return tensor;
 }
 
-Case CombinedWithGradients(unsigned features, ScoreKind score, DType dtype) {
-  Case problem = Combined(features, dtype);
+Case CombinedWithGradients(unsigned features, ScoreKind score, DType dtype,
+                           const Dimensions& shape) {
+  Case problem = Combined(features, dtype, shape);
   Contract& contract = problem.contract;
   contract.empty_row = EmptyRow::kZero;
   const Dimensions s = contract.shape;

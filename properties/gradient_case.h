@@ -11,6 +11,7 @@ Tensor NormalTensor(DType dtype, const Shape& shape, const char* name, double fa
 
 // A case with the features of Combined (properties/combined_case.h), the score `score`, and as
 // outputs out, LSE and every gradient it can have. Empty rows are zero.
-Case CombinedWithGradients(unsigned features, ScoreKind score, DType dtype = DType::kF64);
+Case CombinedWithGradients(unsigned features, ScoreKind score, DType dtype = DType::kF64,
+                           const Dimensions& shape = {2, 4, 2, 5, 7, 6, 6, 3});
 
 }  // namespace attest
