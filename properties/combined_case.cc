@@ -21,8 +21,8 @@ Case Combined(unsigned features, DType dtype, const Dimensions& shape) {
   Case problem = MakeCase(spec, features);
   Contract& contract = problem.contract;
   const RandomStream stream(features, "combined", "extras");
-  const auto fill = [&](DType type, const Shape& shape, double scale) {
-    Tensor tensor(type, shape);
+  const auto fill = [&](DType type, const Shape& extents, double scale) {
+    Tensor tensor(type, extents);
     for (Index i = 0; i < tensor.size(); ++i) {
       tensor.Set(i, scale * stream.Normal(static_cast<std::uint64_t>(i)));
     }

@@ -25,8 +25,8 @@ Case CombinedWithGradients(unsigned features, ScoreKind score, DType dtype,
   Contract& contract = problem.contract;
   contract.empty_row = EmptyRow::kZero;
   const Dimensions s = contract.shape;
-  const auto add = [&](const char* name, const Shape& shape, double factor = 1.0) {
-    problem.tensors[name] = NormalTensor(dtype, shape, name, factor);
+  const auto add = [&](const char* name, const Shape& extents, double factor = 1.0) {
+    problem.tensors[name] = NormalTensor(dtype, extents, name, factor);
   };
   contract.score = score;
   if (score != ScoreKind::kDot) {

@@ -121,8 +121,8 @@ HWY_INLINE DoubleDouble<V> AddToConstant(V constant, V constant_low, DoubleDoubl
 
 // e^x for DoubleDoubleConstants::kExpLowest <= x <= 1, and 0 below. With n = round(256 x / ln 2),
 // r = x - n ln 2 / 256, |r| < 2^-9.5: the Taylor polynomial of degree 9 of r, the terms from r^5 on
-// in double, times 2^(n/256) from a table. ln 2 / 256 is in three parts, of which two, of 33 bits at most,
-// have exact products with n; the difference of x.hi and the first is exact (Sterbenz).
+// in double, times 2^(n/256) from a table. ln 2 / 256 is in three parts, of which two, of 33 bits
+// at most, have exact products with n; the difference of x.hi and the first is exact (Sterbenz).
 template <class D, class V>
 HWY_INLINE DoubleDouble<V> Exp(D d, DoubleDouble<V> x) {
   using N = DoubleDouble<V>;
