@@ -110,19 +110,24 @@ void Apply(bool pairs, Operation operation, std::size_t size, Plane a, Plane b, 
   }
 }
 
-// `operand_pairs`: the lane operand has low parts; then products are never taken for exact.
-void RunPanel(bool pairs, bool operand_pairs, bool exact, const PanelTask& task) {
+// `operand_pairs`: the lane operand has low parts; then products are never taken for exact. With
+// `bounds` (of the sums, by lane) the sums of double-doubles are biased.
+void RunPanel(bool pairs, bool operand_pairs, bool exact, const double* bounds,
+              const PanelTask& task) {
   using Double = DoubleArithmetic<Tag>;
   using Pairs = DoubleDoubleArithmetic<Tag>;
   const Tag d;
   if (!pairs) return Panel<Double, DoubleOperand<Tag>, false>(d, task);
   if (operand_pairs) return Panel<Pairs, Pairs, false>(d, task);
+  if (bounds != nullptr) {
+    return exact ? Products<Pairs, true>(d, task, bounds) : Products<Pairs, false>(d, task, bounds);
+  }
   if (exact) return Panel<Pairs, DoubleOperand<Tag>, true>(d, task);
   return Panel<Pairs, DoubleOperand<Tag>, false>(d, task);
 }
 // The task without the types of a target.
 void RunPanelTask(bool pairs, bool operand_pairs, bool exact, Plane x, const double* y,
-                  std::size_t terms, std::size_t block, Plane out) {
+                  std::size_t terms, std::size_t block, const double* bounds, Plane out) {
   PanelTask task;
   task.x = x;
   task.lanes = 8;
@@ -133,7 +138,7 @@ void RunPanelTask(bool pairs, bool operand_pairs, bool exact, Plane x, const dou
   task.y_result = terms;
   task.out = out;
   task.results = 3;
-  RunPanel(pairs, operand_pairs, exact, task);
+  RunPanel(pairs, operand_pairs, exact, bounds, task);
 }
 
 bool HasFusedMulAdd() { return HWY_NATIVE_FMA != 0; }
@@ -508,7 +513,7 @@ double DrawTerm(Terms kind, std::size_t t, bool short_mantissa, HardDoubles* dra
 }
 
 template <class Constants>
-void AttackSums(bool pairs, bool operand_pairs, bool exact, const char* name) {
+void AttackSums(bool pairs, bool operand_pairs, bool exact, const char* name, bool biased = false) {
   const PrecisionScope precision(512);
   constexpr std::size_t kLanes = 8;
   constexpr std::size_t kResults = 3;
@@ -553,11 +558,21 @@ void AttackSums(bool pairs, bool operand_pairs, bool exact, const char* name) {
           magnitudes.push_back(magnitude);
         }
       }
-      const Ball bound(Constants::SumError(static_cast<double>(terms), kBlock));
+      // Of biased sums the error is relative to a bound of all sums of a lane.
+      const Ball bound(biased ? BiasedSumError(static_cast<double>(terms))
+                              : Constants::SumError(static_cast<double>(terms), kBlock));
+      double bounds[kLanes] = {};
+      for (std::size_t i = 0; i < magnitudes.size() && biased; ++i) {
+        bounds[i % kLanes] = std::max(bounds[i % kLanes], magnitudes[i].MagnitudeBound());
+      }
+      for (std::size_t i = 0; i < magnitudes.size() && biased; ++i) {
+        magnitudes[i] = Ball(bounds[i % kLanes]);
+      }
       for (const std::string_view target : RunnableTargets()) {
         const auto scope = ScopedTarget::Force(target);
         HWY_DYNAMIC_DISPATCH(RunPanelTask)
-        (pairs, operand_pairs, exact, operand.plane(), y.data(), terms, kBlock, out.plane());
+        (pairs, operand_pairs, exact, operand.plane(), y.data(), terms, kBlock,
+         biased ? bounds : nullptr, out.plane());
         for (std::size_t i = 0; i < sums.size(); ++i) {
           Ball sum(out.plane().hi[i]);
           if (pairs) sum += Ball(out.plane().lo[i]);
@@ -582,6 +597,13 @@ TEST(RungArithmetic, SumsOfExactProductsInDoubleDouble) {
 }
 TEST(RungArithmetic, SumsWithDoubleDoubleOperands) {
   AttackSums<DoubleDoubleConstants>(true, true, false, "DoubleDouble_SumError_operand");
+}
+
+TEST(RungArithmetic, BiasedSums) {
+  AttackSums<DoubleDoubleConstants>(true, false, false, "BiasedSumError", true);
+}
+TEST(RungArithmetic, BiasedSumsOfExactProducts) {
+  AttackSums<DoubleDoubleConstants>(true, false, true, "BiasedSumError_exact_products", true);
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ struct DoubleDoubleConstants {
 double BiasFor(double bound);
 // The error of n biased steps, relative to S: 2^m <= 8 S; n losses of at most u 2^m, each rounded
 // once where the product is not exact, and summed with n roundings.
-constexpr double BiasedSumError(double n) { return 8.1 * n * (n + 1.0) * kRoundoff * kRoundoff; }
+constexpr double BiasedSumError(double n) { return 9.2 * n * (n + 1.0) * kRoundoff * kRoundoff; }
 
 // Products of double inputs may underflow; then a product and its error lose at most this.
 inline constexpr double kUnderflow = 0x1p-1020;
