@@ -246,6 +246,23 @@ TEST(Certify, SurvivesScoresBeyondTheFirstPrecision) {
   EXPECT_NEAR(certified->outputs.at("out").values[0].nearest, 2.4621172, 1e-7);  // 1 + 2/(1 + 1/e)
   EXPECT_NEAR(certified->conditions.weight[1], 0.7310586, 1e-7);
   EXPECT_NEAR(certified->conditions.log_weight[1], -0.3132617, 1e-7);
+  EXPECT_NEAR(certified->conditions.logit_spread[0], 1.0, 1e-7);
+  EXPECT_NEAR(certified->conditions.magnitude[0], 2.4621172, 1e-7);
+}
+
+// 0.25 of the weight each, half of it kept and doubled: |v| counts, and so does dropout.
+TEST(Certify, SumsTheMagnitudesOfWhatIsKept) {
+  Case problem = UnitCase(DType::kF32, {0, 0, 0, 0}, {1.0, -3.0, 5.0, -7.0});
+  problem.contract.dropout_rate = 0.5;
+  Tensor& keep = problem.tensors.emplace("keep", Tensor(DType::kBool, {1, 1, 1, 4})).first->second;
+  keep.Set(1, 1.0);
+  keep.Set(2, 1.0);
+  CertifyOptions options;
+  options.conditions = true;
+  const StatusOr<Certified> certified = Certify(problem, options);
+  ASSERT_TRUE(certified.ok());
+  EXPECT_DOUBLE_EQ(certified->conditions.magnitude[0], 0.25 * 2.0 * (3.0 + 5.0));
+  EXPECT_EQ(certified->conditions.logit_spread[0], 0.0);
 }
 
 TEST(Certify, CertifiesTheDigitsOfExactValues) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/certify.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/fp_environment.h"
 #include "reference/ball.h"
 #include "reference/forward_ladder.h"
@@ -34,6 +37,36 @@ Certified MakeResult(const Case& problem, const CertifyOptions& options) {
   return result;
 }
 
+// What conditions sum up over the keys of a row.
+void SumConditions(const CaseData& data, Conditions* conditions) {
+  const Dimensions& s = data.contract().shape;
+  const double kept = 1.0 - data.dropout_rate();
+  const Index rows = s.batch * s.q_heads * s.q_len;
+  conditions->magnitude.assign(static_cast<std::size_t>(rows * s.v_dim), 0.0);
+  conditions->logit_spread.assign(static_cast<std::size_t>(rows), 0.0);
+  for (Index flat = 0; flat < rows; ++flat) {
+    const RowId row = RowAt(s, flat);
+    double* const magnitude = conditions->magnitude.data() + flat * s.v_dim;
+    double smallest = HUGE_VAL;
+    double largest = -HUGE_VAL;
+    for (Index j = 0; j < s.kv_len; ++j) {
+      const auto at = static_cast<std::size_t>(flat * s.kv_len + j);
+      const double log_weight = conditions->log_weight[at];
+      if (conditions->allowed[at] == 0 || !std::isfinite(log_weight)) continue;
+      smallest = std::min(smallest, log_weight);
+      largest = std::max(largest, log_weight);
+      if (!data.Keeps(row, j)) continue;
+      const std::span<const double> v = data.Value(row, j);
+      for (std::size_t c = 0; c < v.size(); ++c) {
+        magnitude[c] += conditions->weight[at] / kept * std::fabs(v[c]);
+      }
+    }
+    if (smallest <= largest) {
+      conditions->logit_spread[static_cast<std::size_t>(flat)] = largest - smallest;
+    }
+  }
+}
+
 }  // namespace
 
 std::array<Index, kRungs> Certified::RungCounts() const {
@@ -63,6 +96,7 @@ StatusOr<Certified> Certify(const Case& problem, const CertifyOptions& options) 
                  (forward ? rows : 0) + (gradients ? rows + columns : 0));
   const RowInputs inputs(*data, options.conditions);
   if (forward) CertifyForward(inputs, options, &work, &result);
+  if (options.conditions && !work.cancelled()) SumConditions(*data, &result.conditions);
   if (gradients && !work.cancelled()) CertifyGradients(inputs, options, &work, &result);
   if (work.cancelled()) return Internal("cancelled");
   return result;

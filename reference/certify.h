@@ -32,6 +32,11 @@ struct Conditions {
   std::vector<double> weight;
   std::vector<double> log_weight;
   std::vector<double> score_condition;
+  // Within a relative 2^-28: sum over the allowed keys of |m_ij p_ij v_jc|, with dropout and
+  // Gaussian, [B, Hq, Tq, Dv]; and the largest less the smallest ln p_ij of a row, [B, Hq, Tq]. 0
+  // for rows without finite weights.
+  std::vector<double> magnitude;
+  std::vector<double> logit_spread;
 };
 
 struct CertifyOptions {

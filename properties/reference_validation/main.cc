@@ -99,6 +99,15 @@ int Run(const Arguments& arguments) {
       return 2;
     }
   }
+  if (const auto folder = std::filesystem::path(arguments.record).parent_path(); !folder.empty()) {
+    std::error_code error;  // before the work, not after it
+    std::filesystem::create_directories(folder, error);
+    if (error) {
+      fmt::print(stderr, "reference_validation: {}: cannot be created: {}\n", folder.string(),
+                 error.message());
+      return 2;
+    }
+  }
   const Validation validation = Validate(options);
   if (options.progress) fmt::print(stderr, "\r\x1b[K");
   PrintTable(validation);
