@@ -183,7 +183,9 @@ TEST(Tracked, BoundsTheErrorOfTheWitness) {
       }
     }
     // Not by more than what the number of operations explains; a case may have no rounding at all.
-    if (largest > 0.0) EXPECT_GT(largest, 1e-6) << family.name;
+    if (largest > 0.0) {
+      EXPECT_GT(largest, 1e-6) << family.name;
+    }
   }
 }
 
