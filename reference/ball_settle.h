@@ -13,6 +13,11 @@ namespace attest {
 
 inline constexpr long kTiePrecision = 512;  // ties are looked for from here on
 
+// Frees what a thread's balls have cached when the thread's work ends.
+struct BallCaches {
+  ~BallCaches() { Ball::FreeThreadCaches(); }
+};
+
 // Work left over and the precision it took.
 struct BallEffort {
   Index undecided = 0;  // elements that the precision limit left undecided

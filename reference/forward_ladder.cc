@@ -12,9 +12,6 @@
 namespace attest {
 namespace {
 
-// Blocks of long rows are narrow, so that a thread's planes stay in memory.
-constexpr Index kLongRow = Index{1} << 16;
-
 // Rows of one head operand that are worked on together.
 using RowGroup = std::vector<Index>;
 
@@ -59,8 +56,7 @@ class Ladder {
   // Takes `rows` to one of the SIMD rungs; the rows that are left, sorted. The grouping depends on
   // `rows` alone, so that enclosures are the same for any number of threads.
   std::vector<Index> ClimbSimd(const std::vector<Index>& rows, Rung rung) {
-    const std::size_t widest = rung == Rung::kDouble ? kMaxRowLanes : kMaxRowLanes / 2;
-    const std::size_t most = contract_.shape.kv_len > kLongRow ? 8 : widest;
+    const std::size_t most = WidestBlock(rung, contract_.shape.kv_len);
     const std::vector<RowGroup> groups = Groups(rows, most);
     std::vector<RowGroup> left(groups.size());
     work_.ForEach(groups.size(), [&] {
@@ -79,8 +75,7 @@ class Ladder {
                         RungWorkspace& workspace) {
     std::vector<RowId> rows;
     for (const Index flat : group) rows.push_back(RowAt(contract_.shape, flat));
-    std::size_t lanes = 8;
-    while (lanes < rows.size()) lanes *= 2;
+    const std::size_t lanes = LanesFor(rows.size());
     std::vector<std::size_t> refused;
     RowBlock block = builder.Build(rows, lanes, &refused);
     std::uint32_t pending = 0;
@@ -160,11 +155,6 @@ class Ladder {
       };
     });
   }
-
-  // Frees what a thread's balls have cached when the thread's work ends.
-  struct BallCaches {
-    ~BallCaches() { Ball::FreeThreadCaches(); }
-  };
 
   const Contract& contract_;
   const CaseData& data_;

@@ -14,8 +14,6 @@
 namespace attest {
 namespace {
 
-constexpr Index kLongRow = Index{1} << 16;  // as in forward_ladder.cc
-
 // The tensor's elements, or `size` zeros without one.
 std::vector<double> DoublesOf(const Tensor* tensor, Index size) {
   return tensor == nullptr ? std::vector<double>(static_cast<std::size_t>(size), 0.0)
@@ -171,8 +169,7 @@ class Ladder {
         }
       }
     }
-    const std::size_t widest = rung == Rung::kDouble ? kMaxRowLanes : kMaxRowLanes / 2;
-    const std::size_t most = shape_.kv_len > kLongRow ? 8 : widest;
+    const std::size_t most = WidestBlock(rung, shape_.kv_len);
     // Apart, so that blocks of rows that only keys need skip the sums for grad_q.
     std::vector<Group> row_groups = Cut(rows, most);
     for (Group& group : Cut(decided_rows, most)) row_groups.push_back(std::move(group));
@@ -185,7 +182,7 @@ class Ladder {
       };
     });
     if (sinks && !work_.cancelled()) SettleSinks(rung);
-    const std::vector<Group> key_groups = Cut(keys, widest);
+    const std::vector<Group> key_groups = Cut(keys, WidestBlock(rung, 0));
     work_.ForEach(key_groups.size(), [&] {
       return
           [&, buffers = ColumnBuffers(shape_), workspace = RungWorkspace()](std::size_t i) mutable {
@@ -210,18 +207,13 @@ class Ladder {
     }
     return groups;
   }
-  static std::size_t Lanes(std::size_t members) {
-    std::size_t lanes = 8;
-    while (lanes < members) lanes *= 2;
-    return lanes;
-  }
 
   void DoRows(const Group& group, Rung rung, BlockBuilder& builder, double* grad_out,
               RungWorkspace& workspace) {
     std::vector<RowId> rows;
     for (const Index flat : group.members) rows.push_back(RowAt(shape_, flat));
     std::vector<std::size_t> refused;
-    const RowBlock block = builder.Build(rows, Lanes(rows.size()), &refused);
+    const RowBlock block = builder.Build(rows, LanesFor(rows.size()), &refused);
     GradientRows gradients;
     gradients.grad_out = grad_out;
     gradients.dtype = contract_.dtype;
@@ -307,7 +299,7 @@ class Ladder {
 
   void DoKeys(const Group& group, Rung rung, ColumnBuffers& buffers, RungWorkspace& workspace) {
     ColumnBlock block;
-    block.lanes = Lanes(group.members.size());
+    block.lanes = LanesFor(group.members.size());
     block.keys = group.members.size();
     block.k = buffers.k.get();
     block.v = buffers.v.get();
@@ -450,10 +442,6 @@ class Ladder {
       };
     });
   }
-
-  struct BallCaches {
-    ~BallCaches() { Ball::FreeThreadCaches(); }
-  };
 
   const CaseData& data_;
   const Contract& contract_;

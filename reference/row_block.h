@@ -16,6 +16,20 @@ namespace attest {
 
 inline constexpr std::size_t kMaxRowLanes = 32;
 
+// How many rows, or keys, share a block: fewer on rung 1, where a number takes two doubles, and
+// where rows of many keys make planes large.
+inline constexpr Index kLongRow = Index{1} << 16;
+constexpr std::size_t WidestBlock(Rung rung, Index keys) {
+  if (keys > kLongRow) return 8;
+  return rung == Rung::kDouble ? kMaxRowLanes : kMaxRowLanes / 2;
+}
+// The lanes of a block of `members` rows or keys.
+constexpr std::size_t LanesFor(std::size_t members) {
+  std::size_t lanes = 8;
+  while (lanes < members) lanes *= 2;
+  return lanes;
+}
+
 // What stands for -infinity in sums of scores: its exponential is 0, and it stays finite.
 inline constexpr double kExcluded = -1e300;
 // Rows with scores beyond this go to rung 2: the low part of a score, which the pivot leaves in the
