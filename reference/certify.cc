@@ -6,6 +6,7 @@
 
 #include "core/fp_environment.h"
 #include "reference/ball.h"
+#include "reference/ball_settle.h"
 #include "reference/forward_ladder.h"
 #include "reference/gradient_ladder.h"
 
@@ -81,6 +82,7 @@ std::array<Index, kRungs> Certified::RungCounts() const {
 
 StatusOr<Certified> Certify(const Case& problem, const CertifyOptions& options) {
   if (Status s = CheckFloatingPointEnvironment(); !s.ok()) return s;
+  const BallCaches cleanup;  // of this thread: scale and slopes are balls, whatever climbs
   const StatusOr<CaseData> data = CaseData::Make(problem);
   if (!data.ok()) return data.status();
   Certified result = MakeResult(problem, options);

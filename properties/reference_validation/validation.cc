@@ -2,6 +2,7 @@
 #include "properties/reference_validation/validation.h"
 
 #include <fmt/format.h>
+#include <mpfr.h>
 #include <time.h>
 
 #include <algorithm>
@@ -201,7 +202,12 @@ bool Validation::ok() const { return FaultsOf(Total()) == 0; }
 Validation Validate(const ValidationOptions& options) {
   Schedule schedule(options);
   std::vector<std::thread> threads;
-  for (int t = 1; t < options.threads; ++t) threads.emplace_back([&] { schedule.Work(); });
+  for (int t = 1; t < options.threads; ++t) {
+    threads.emplace_back([&] {
+      schedule.Work();
+      mpfr_free_cache();  // the witness's, of this thread
+    });
+  }
   schedule.Work();
   for (std::thread& thread : threads) thread.join();
   return schedule.Finish();
