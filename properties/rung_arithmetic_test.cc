@@ -230,7 +230,8 @@ class Worst {
   void Check(const std::string& name) const {
     ::testing::Test::RecordProperty(name, std::to_string(ratio_) + " of the bound, " + where_);
     std::printf("%s: %.4f of the bound, %s\n", name.c_str(), ratio_, where_.c_str());
-    EXPECT_TRUE(ratio_ <= 1.0) << name << ": " << ratio_ << " of the bound on " << where_;
+    // The ratio is rounded up, and the bound of AddFp is attained.
+    EXPECT_TRUE(ratio_ <= 1.0 + 0x1p-50) << name << ": " << ratio_ << " of the bound on " << where_;
   }
 
  private:
