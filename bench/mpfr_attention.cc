@@ -21,9 +21,7 @@ Numbers Converted(const Tensor& tensor, Index begin, Index count) {
 }
 
 // sum += a * b, as anybody writes it.
-inline void AddProduct(const Number& a, const Number& b, Number* sum) {
-  *sum += a * b;
-}
+inline void AddProduct(const Number& a, const Number& b, Number* sum) { *sum += a * b; }
 
 // One query's rows of everything, and the loops over them.
 class Rows {
