@@ -5,6 +5,13 @@
 
 namespace attest {
 
+void EffortTally::Add(const BallEffort& effort) {
+  const std::lock_guard lock(mutex_);
+  result_.undecided += effort.undecided;
+  result_.largest_precision =
+      std::max(result_.largest_precision, static_cast<int>(effort.precision));
+}
+
 long FirstPrecision(const Contract& contract, int digits) {
   return std::max<long>(contract.dtype == DType::kF64 ? 256 : 128, 64 + 4 * digits);
 }

@@ -2,6 +2,7 @@
 // What rows and gradients share on rungs 2 and 3.
 #pragma once
 
+#include <mutex>
 #include <optional>
 
 #include "reference/ball.h"
@@ -27,6 +28,17 @@ struct BallEffort {
 // The limit where a tie may be undecidable anyway: scores, weights or gradients of which no theorem
 // says when they are midpoints.
 inline constexpr long kLargestTranscendental = 4096;
+
+// Counts efforts in a result, from any thread.
+class EffortTally {
+ public:
+  explicit EffortTally(Certified* result) : result_(*result) {}
+  void Add(const BallEffort& effort);
+
+ private:
+  Certified& result_;
+  std::mutex mutex_;
+};
 
 // Where the precision of a case starts, and ends.
 long FirstPrecision(const Contract& contract, int digits);

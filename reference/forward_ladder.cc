@@ -3,7 +3,6 @@
 #include "reference/forward_ladder.h"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 
 #include "reference/ball.h"
@@ -23,18 +22,15 @@ class Ladder {
         inputs_(inputs),
         options_(options),
         work_(*work),
-        result_(*result) {}
+        result_(*result),
+        efforts_(result) {}
 
   void Run() {
     const Dimensions& s = contract_.shape;
     std::vector<Index> pending(static_cast<std::size_t>(s.batch * s.q_heads * s.q_len));
     std::iota(pending.begin(), pending.end(), Index{0});
-    Rung first = options_.first_rung;
-    if (options_.digits > 0 || contract_.score != ScoreKind::kDot) first = Rung::kBall;
-    // Double cannot decide a double.
-    if (first <= Rung::kDouble && contract_.out_dtype != DType::kF64) {
-      pending = ClimbSimd(pending, Rung::kDouble);
-    }
+    const Rung first = FirstRung(options_, contract_, contract_.out_dtype);
+    if (first <= Rung::kDouble) pending = ClimbSimd(pending, Rung::kDouble);
     if (first <= Rung::kDoubleDouble) pending = ClimbSimd(pending, Rung::kDoubleDouble);
     ClimbBalls(pending);
   }
@@ -127,10 +123,7 @@ class Ladder {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (std::find(refused.begin(), refused.end(), i) != refused.end()) continue;
       for (Index j = 0; j < n; ++j) {
-        const bool inside = j >= block.first_key && j < block.last_key;
-        const auto at = static_cast<std::size_t>(j - block.first_key) * block.lanes + i;
-        const bool allowed =
-            inside && (block.additive.hi == nullptr || block.additive.hi[at] != kExcluded);
+        const bool allowed = Allows(block, i, j);
         if (options_.conditions) {
           result_.conditions.allowed[static_cast<std::size_t>(group[i] * n + j)] = allowed ? 1 : 0;
         }
@@ -144,13 +137,7 @@ class Ladder {
     const RowCertifier certifier(data_, options_, &result_);
     work_.ForEach(rows.size(), [&] {
       return [&, cleanup = BallCaches()](std::size_t i) {
-        const BallEffort effort = certifier.CertifyRow(rows[i]);
-        {
-          const std::lock_guard lock(effort_mutex_);
-          result_.undecided += effort.undecided;
-          result_.largest_precision =
-              std::max(result_.largest_precision, static_cast<int>(effort.precision));
-        }
+        efforts_.Add(certifier.CertifyRow(rows[i]));
         work_.Report(1);
       };
     });
@@ -162,7 +149,7 @@ class Ladder {
   const CertifyOptions& options_;
   WorkQueue& work_;
   Certified& result_;
-  std::mutex effort_mutex_;
+  EffortTally efforts_;
 };
 
 }  // namespace

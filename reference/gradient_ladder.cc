@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "reference/ball.h"
 #include "reference/gradient_block.h"
@@ -39,16 +38,14 @@ class Ladder {
         grad_k_(Values("grad_k")),
         grad_v_(Values("grad_v")),
         grad_bias_(BiasIsFull() ? Values("grad_bias") : nullptr),
-        grad_sinks_(Values("grad_sinks")) {}
+        grad_sinks_(Values("grad_sinks")),
+        efforts_(result) {}
 
   void Run() {
-    Rung first = options_.first_rung;
-    if (options_.digits > 0 || contract_.score != ScoreKind::kDot) first = Rung::kBall;
-    // Double cannot decide a double.
-    if (first <= Rung::kDouble && contract_.dtype == DType::kF64) first = Rung::kDoubleDouble;
+    const Rung first = FirstRung(options_, contract_, contract_.dtype);
     if (first < Rung::kBall && shape_.kv_len > 0) {
       Classify();
-      if (first == Rung::kDouble) ClimbSimd(Rung::kDouble);
+      if (first <= Rung::kDouble) ClimbSimd(Rung::kDouble);
       ClimbSimd(Rung::kDoubleDouble);
     }
     if (!work_.cancelled()) ClimbBalls();
@@ -247,11 +244,7 @@ class Ladder {
   // The gradients of biases of keys that are not allowed are 0.
   void ForbiddenBias(const RowBlock& block, std::size_t lane, CertifiedValue* grad_bias) const {
     for (Index j = 0; j < shape_.kv_len; ++j) {
-      const bool inside = j >= block.first_key && j < block.last_key;
-      const auto at = static_cast<std::size_t>(j - block.first_key) * block.lanes + lane;
-      const bool allowed =
-          inside && (block.additive.hi == nullptr || block.additive.hi[at] != kExcluded);
-      if (!allowed) SetZero(grad_bias + j, 1);
+      if (!Allows(block, lane, j)) SetZero(grad_bias + j, 1);
     }
   }
 
@@ -310,8 +303,7 @@ class Ladder {
     if (contract_.local && contract_.local->gaussian) {
       block.gaussian_half_width = contract_.local->half_width;
     }
-    const double rate = data_.dropout_rate();
-    block.kept = {1.0 - rate, (1.0 - (1.0 - rate)) - rate, 0.0};
+    block.kept = KeptFraction(data_);
     block.dtype = contract_.dtype;
     const auto batch = static_cast<Index>(group.head) / shape_.kv_heads;
     const Index kv_head = static_cast<Index>(group.head) % shape_.kv_heads;
@@ -431,13 +423,8 @@ class Ladder {
     work_.ForEach(parts.size(), [&] {
       return [&, cleanup = BallCaches()](std::size_t i) {
         const Part& part = parts[i];
-        const BallEffort effort =
-            CertifyGradient(data_, options_.digits, part.tensor, part.elements,
-                            &result_.outputs.at("grad_" + part.tensor));
-        const std::lock_guard lock(effort_mutex_);
-        result_.undecided += effort.undecided;
-        result_.largest_precision =
-            std::max(result_.largest_precision, static_cast<int>(effort.precision));
+        efforts_.Add(CertifyGradient(data_, options_.digits, part.tensor, part.elements,
+                                     &result_.outputs.at("grad_" + part.tensor)));
         work_.Report(0);
       };
     });
@@ -461,7 +448,7 @@ class Ladder {
   CertifiedValue* const grad_bias_;  // null as well where the bias is broadcast
   CertifiedValue* const grad_sinks_;
   bool sinks_known_ = true;  // every row's term of the sinks is a finite number
-  std::mutex effort_mutex_;
+  EffortTally efforts_;
 };
 
 }  // namespace

@@ -212,7 +212,6 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
       nu_[i] = weight + factor_error;
       rho_[i] = 1.02 * (weight + 6.0 * kUnit + complement_error);
       shift_[i] = 1.02 * (dp_error + delta_error + shift_error);
-      delta_error_[i] = delta_error;
     }
   }
 
@@ -400,7 +399,6 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
   HWY_ALIGN double delta_hi_[kMaxRowLanes];
   HWY_ALIGN double delta_lo_[kMaxRowLanes];
   HWY_ALIGN double delta_magnitude_[kMaxRowLanes];
-  HWY_ALIGN double delta_error_[kMaxRowLanes];
   HWY_ALIGN double sink_weight_[kMaxRowLanes];
   HWY_ALIGN double nu_[kMaxRowLanes];
   HWY_ALIGN double rho_[kMaxRowLanes];

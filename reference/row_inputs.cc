@@ -18,6 +18,23 @@ Enclosed ToEnclosed(const Ball& ball) {
 
 }  // namespace
 
+Rung FirstRung(const CertifyOptions& options, const Contract& contract, DType dtype) {
+  if (options.digits > 0 || contract.score != ScoreKind::kDot) return Rung::kBall;
+  return std::max(options.first_rung, dtype == DType::kF64 ? Rung::kDoubleDouble : Rung::kDouble);
+}
+
+Enclosed KeptFraction(const CaseData& data) {
+  // The rounding error of the difference of 1 and a smaller number is a double.
+  const double rate = data.dropout_rate();
+  return {1.0 - rate, (1.0 - (1.0 - rate)) - rate, 0.0};
+}
+
+bool Allows(const RowBlock& block, std::size_t lane, Index key) {
+  if (key < block.first_key || key >= block.last_key) return false;
+  const auto at = static_cast<std::size_t>(key - block.first_key) * block.lanes + lane;
+  return block.additive.hi == nullptr || block.additive.hi[at] != kExcluded;
+}
+
 double NormBound(std::span<const double> values) {
   double sum = 0.0;
   for (const double value : values) sum += value * value;
@@ -149,9 +166,7 @@ RowBlock BlockBuilder::Build(std::span<const RowId> rows, std::size_t lanes,
   block.softcap = contract.softcap;
   block.out_dtype = contract.out_dtype;
   block.lse_dtype = contract.wide_dtype();
-  const double rate = data.dropout_rate();
-  // 1 - rate exactly: the rounding error of the difference of 1 and a smaller number is a double.
-  block.kept = {1.0 - rate, (1.0 - (1.0 - rate)) - rate, 0.0};
+  block.kept = KeptFraction(data);
 
   refused->clear();
   std::vector<KeyRange> ranges;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "reference/certify.h"
 #include "reference/row_block.h"
 #include "reference/row_plan.h"
 
@@ -54,6 +55,16 @@ struct Additive {
   double magnitude = 0.0;
 };
 Additive AdditiveAt(const RowInputs& inputs, const RowId& row, Index key);
+
+// Where the ladder starts for results in `dtype`: no lower than the options say, on rung 2 for what
+// only balls do, and not on rung 0 for f64, which double cannot decide.
+Rung FirstRung(const CertifyOptions& options, const Contract& contract, DType dtype);
+
+// 1 - rate, exactly.
+Enclosed KeptFraction(const CaseData& data);
+
+// Whether the row of `lane` may see `key`, one of all keys of the head.
+bool Allows(const RowBlock& block, std::size_t lane, Index key);
 
 // An upper bound of the Euclidean norm of finite values; infinite where it overflows.
 double NormBound(std::span<const double> values);
