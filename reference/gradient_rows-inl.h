@@ -111,15 +111,8 @@ class RowGradients : private RowScores<A, kExactProducts, D> {
  private:
   // Bounds |<grad_out_i, v_j>| over the keys that a row sees (Cauchy-Schwarz).
   void BoundGradOutProducts() {
-    HWY_ALIGN double v_norm[kMaxRowLanes] = {};
-    for (std::size_t j = 0; j < keys_; ++j) {
-      const double norm = head_.v_norm[static_cast<std::size_t>(block_.first_key) + j];
-      for (std::size_t i = 0; i < lanes_; ++i) {
-        const bool allowed =
-            block_.additive.hi == nullptr || block_.additive.hi[j * lanes_ + i] != kExcluded;
-        if (allowed) v_norm[i] = std::max(v_norm[i], norm);
-      }
-    }
+    HWY_ALIGN double v_norm[kMaxRowLanes];
+    this->LargestSeen(head_.v_norm, v_norm);
     for (std::size_t i = 0; i < lanes_; ++i) {
       dp_bound_[i] = gradients_.grad_out_norm[i] * v_norm[i] * (1.0 + 0x1p-40);
     }

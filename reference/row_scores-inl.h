@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "reference/panel-inl.h"
 #include "reference/row_block.h"
@@ -110,14 +111,13 @@ class RowScores {
   HWY_INLINE void ForLanes(Function f) const {
     for (std::size_t lane = 0; lane < lanes_; lane += hn::Lanes(d_)) f(lane);
   }
-  // E: bounds |computed - exact| of every allowed score minus the pivot; Lambda.
-  void BoundScores() {
-    HWY_ALIGN double k_max[kMaxRowLanes] = {};
-    const double* norm = head_.k_norm.data() + block_.first_key;
+  // The largest of the head's `norms` over the keys that each row may see.
+  void LargestSeen(const std::vector<double>& norms, double* largest_of) const {
+    const double* norm = norms.data() + block_.first_key;
     if (block_.additive.hi == nullptr) {
       double largest = 0.0;
       for (std::size_t j = 0; j < keys_; ++j) largest = std::max(largest, norm[j]);
-      std::fill(k_max, k_max + lanes_, largest);
+      std::fill(largest_of, largest_of + lanes_, largest);
     } else {
       ForLanes([&](std::size_t lane) {
         V largest = hn::Zero(d_);
@@ -126,9 +126,15 @@ class RowScores {
           const auto allowed = hn::Gt(additive, hn::Set(d_, kExcluded));
           largest = hn::Max(largest, hn::IfThenElseZero(allowed, hn::Set(d_, norm[j])));
         }
-        hn::Store(largest, d_, k_max + lane);
+        hn::Store(largest, d_, largest_of + lane);
       });
     }
+  }
+
+  // E: bounds |computed - exact| of every allowed score minus the pivot; Lambda.
+  void BoundScores() {
+    HWY_ALIGN double k_max[kMaxRowLanes];
+    LargestSeen(head_.k_norm, k_max);
     const double dims = static_cast<double>(head_.k_dim);
     const double sum_error = ProductsError<A>(dims);
     const double scale = std::fabs(block_.scale.hi) * (1.0 + 0x1p-50);
