@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the row kernels work on: up to 16 rows of queries that share a key/value head, the rows of k
+// and v as numbers of the accumulation type, and how a finished row is written. Private to optimized/.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "optimized/attention.h"
+#include "optimized/execution.h"
+#include "optimized/head_rules.h"
+#include "optimized/rows.h"
+
+namespace attest {
+
+// Keys of which one block's maximum, sum and product with v are taken; then blocks are merged.
+inline constexpr std::size_t kKeyBlock = 192;
+// Keys that are widened, and multiplied with all rows of a tile, at a time; divides kKeyBlock.
+inline constexpr std::size_t kKeyGroup = 32;
+// Rows of queries that share a pass over the keys.
+inline constexpr std::size_t kQueryRows = 16;
+// Rows in scratch are padded to a multiple of this many bytes: at least a vector of any target.
+inline constexpr std::size_t kRowUnit = 64;
+
+inline constexpr std::size_t CeilDivide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+// `count` numbers, padded.
+template <class T>
+constexpr std::size_t Padded(std::size_t count) {
+  constexpr std::size_t kUnit = kRowUnit / sizeof(T);
+  return CeilDivide(count, kUnit) * kUnit;
+}
+
+// Memory that will be needed soon: kKeyGroup rows of `columns` numbers.
+template <class T>
+struct Ahead {
+  const T* rows = nullptr;  // null: nothing
+  std::ptrdiff_t step = 0;
+  std::size_t columns = 0;
+};
+
+// The rows of k or v of one head. Rows that are read in place have only whole units.
+template <class T>
+class RowSource {
+ public:
+  RowSource(const Input<4>& tensor, Index batch, Index head)
+      : data_(static_cast<const std::byte*>(At(tensor, batch, head))),
+        dtype_(tensor.dtype),
+        row_stride_(tensor.strides[2]),
+        column_stride_(tensor.strides[3]),
+        count_(tensor.shape[2]),
+        columns_(static_cast<std::size_t>(tensor.shape[3])),
+        in_place_(tensor.dtype == DTypeOf<T>::value && tensor.strides[3] == 1 &&
+                  Padded<T>(columns_) == columns_) {}
+
+  std::size_t columns() const { return columns_; }
+
+  // Rows first, ..., first + count - 1, Block::step apart: in place, or copied into `scratch`, which has
+  // room for kKeyGroup rows of Padded<T>(columns()) numbers. With `whole` kKeyGroup rows can be read,
+  // those beyond `count` of any value.
+  struct Block {
+    const T* rows;
+    std::ptrdiff_t step;
+  };
+  Block Rows(Index first, std::size_t count, bool whole, T* scratch) const {
+    if (in_place_ && (count == kKeyGroup || !whole)) return {Row(first), row_stride_};
+    const std::size_t step = Padded<T>(columns_);
+    for (std::size_t r = 0; r < count; ++r) {
+      ReadRow(dtype_, AddressOf(first + static_cast<Index>(r)), column_stride_, columns_,
+              scratch + r * step);
+    }
+    return {scratch, static_cast<std::ptrdiff_t>(step)};
+  }
+
+  // kKeyGroup rows that will be read in place; nothing where they are not, or do not exist.
+  Ahead<T> Next(Index first) const {
+    if (!in_place_ || first + static_cast<Index>(kKeyGroup) > count_) return {};
+    return {Row(first), row_stride_, columns_};
+  }
+
+ private:
+  const T* Row(Index j) const { return reinterpret_cast<const T*>(AddressOf(j)); }
+  const std::byte* AddressOf(Index j) const {
+    return data_ + j * row_stride_ * static_cast<Index>(SizeOf(dtype_));
+  }
+
+  const std::byte* data_;
+  DType dtype_;
+  Index row_stride_, column_stride_;
+  Index count_;
+  std::size_t columns_;
+  bool in_place_;
+};
+
+// One row of queries.
+struct QueryRow {
+  Index head = 0;
+  Index i = 0;
+  const HeadRules* rules = nullptr;
+  KeyRange range;
+};
+
+// Rows of the heads that share key/value head `kv_head` of batch entry `batch`: query i of head h is
+// row (h - first head) Tq + i; tile t has rows 16 t, ..., 16 t + 15.
+struct QueryTile {
+  // The number of tiles of a call, and tile `index` of them.
+  static std::size_t Count(const AttentionArgs& args);
+  QueryTile(const AttentionArgs& args, std::size_t index);
+  QueryTile(const QueryTile&) = delete;
+  QueryTile& operator=(const QueryTile&) = delete;
+
+  // The keys of [first, last) that some row may look at.
+  KeyRange RangeWithin(Index first, Index last) const;
+
+  Index batch = 0;
+  Index kv_head = 0;
+  std::size_t count = 0;  // of rows
+  QueryRow rows[kQueryRows];
+  HeadRules rules[kQueryRows];  // of the heads of the rows
+};
+
+// Row `row` of a tile by the policy for rows without allowed keys: out, lse and weights.
+void WriteEmptyRow(const AttentionArgs& args, const AttentionOutputs& outputs, Index batch,
+                   const QueryRow& row);
+
+// out and lse of a row: o / l, made a NaN row by l = NaN, and ln 2 (m + log2 l). out has Dv numbers
+// and is overwritten.
+template <class T>
+void FinishRow(const AttentionOutputs& outputs, Index batch, const QueryRow& row, T max, T sum,
+               T* out);
+
+}  // namespace attest
