@@ -3,12 +3,12 @@
 // and values together, once.
 //
 // Computes: blocks of 192 keys, each with its maximum m_b, l_b = sum 2^(s - m_b) and o_b = sum
-//   2^(s - m_b) v, merged in ascending order into m, l, o: m' = max(m, m_b), both parts times 2^(m -
-//   m') and 2^(m_b - m'). A finite sink is one more block with l_b = 1, o_b = 0. out = o / l, lse =
-//   ln 2 (m + log2 l), weights = 2^(s - m) / l from a second look at the scores.
+//   2^(s - m_b) v, merged in ascending order into m, l, o: m' = max(m, m_b), both parts times 2^(m
+//   - m') and 2^(m_b - m'). A finite sink is one more block with l_b = 1, o_b = 0. out = o / l, lse
+//   = ln 2 (m + log2 l), weights = 2^(s - m) / l from a second look at the scores.
 // Shapes: those of AttentionArgs, any strides and alignment; 16-bit and strided k and v are widened
-//   32 rows at a time. Scratch: for one thread that of 16 rows of 192 scores; with the keys cut into
-//   parts, Dv + 2 numbers for each row and block.
+//   32 rows at a time. Scratch: for one thread that of 16 rows of 192 scores; with the keys cut
+//   into parts, Dv + 2 numbers for each row and block.
 // Rounding points: those of optimized/row_block-inl.h; m - m', its power of two, l_b 2^(.) and
 //   o_b 2^(.), the MulAdd with l and o; 1/l and its product with o; lse in double and once.
 //   Accumulation in float, for f64 and Accurate in double.
@@ -16,6 +16,7 @@
 // Bound: docs/bounds.md, profile f32 (f64 for f64).
 // Measured: RowKernels.* of properties/row_kernels_test.cc.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 
@@ -40,8 +41,8 @@ struct Running {
 };
 
 template <class Policy, class D, class T = hn::TFromD<D>>
-HWY_INLINE T Exp2OfScalar(Policy policy, D d, T x) {
-  return hn::GetLane(Exp2(policy, d, hn::Set(d, x)));
+HWY_INLINE T PowerOfScalar(Policy policy, D d, T y) {
+  return hn::GetLane(PowerOfTwo(policy, d, hn::Set(d, y)));
 }
 
 // Takes a block's (block_max, block_sum, block_out) into a row's (running, out), `columns` padded.
@@ -50,12 +51,11 @@ HWY_NOINLINE void Merge(Policy policy, D d, T block_max, T block_sum,
                         const T* HWY_RESTRICT block_out, std::size_t columns, Running<T>& running,
                         T* HWY_RESTRICT out) {
   const T max = block_max > running.max ? block_max : running.max;
-  const hn::Vec<D> alpha =
-      hn::Set(d, Exp2OfScalar(policy, d, running.max - ShiftOf(max)));
-  const hn::Vec<D> beta = hn::Set(d, Exp2OfScalar(policy, d, block_max - ShiftOf(max)));
+  const hn::Vec<D> alpha = hn::Set(d, PowerOfScalar(policy, d, running.max - ShiftOf(max)));
+  const hn::Vec<D> beta = hn::Set(d, PowerOfScalar(policy, d, block_max - ShiftOf(max)));
   running.max = max;
-  running.sum = hn::GetLane(MulAdd(policy, d, hn::Set(d, running.sum), alpha,
-                                   hn::Mul(hn::Set(d, block_sum), beta)));
+  running.sum = hn::GetLane(
+      MulAdd(policy, d, hn::Set(d, running.sum), alpha, hn::Mul(hn::Set(d, block_sum), beta)));
   for (std::size_t c = 0; c < columns; c += hn::Lanes(d)) {
     const hn::Vec<D> added = hn::Mul(hn::Load(d, block_out + c), beta);
     hn::Store(MulAdd(policy, d, hn::Load(d, out + c), alpha, added), d, out + c);
@@ -82,7 +82,9 @@ void EndRow(Policy policy, D d, const RowTask<T>& task, Index batch, const Query
   }
   end.max = ShiftOf(running.max);
   end.inverse = T{1} / running.sum;
-  FinishRow(*task.outputs, batch, row, running.max, running.sum, out);
+  const double log2 =
+      static_cast<double>(running.max) + std::log2(static_cast<double>(running.sum));
+  FinishRow(*task.outputs, batch, row, end.inverse, log2 * kLn2, out);
 }
 
 // Blocks of one part of one tile.
@@ -146,8 +148,8 @@ void MergeTile(Policy policy, D d, const DecodeTask<T>& task, std::size_t tile_i
     std::fill(scratch.out, scratch.out + rows.v_step, T{0});
     for (std::size_t b = 0; b < rows.blocks; ++b) {
       const std::size_t at = task.RowAt(tile_index, r) * rows.blocks + b;
-      Merge(policy, d, task.block_max[at], task.block_sum[at],
-            task.block_out + at * rows.v_step, rows.v_step, running, scratch.out);
+      Merge(policy, d, task.block_max[at], task.block_sum[at], task.block_out + at * rows.v_step,
+            rows.v_step, running, scratch.out);
     }
     std::fill(scratch.block_out, scratch.block_out + rows.v_step, T{0});
     EndRow(policy, d, rows, tile.batch, tile.rows[r], running, scratch.block_out, scratch.out,
@@ -157,25 +159,15 @@ void MergeTile(Policy policy, D d, const DecodeTask<T>& task, std::size_t tile_i
 
 // The weights of one row in one block, from its final scores, which are overwritten.
 template <class Policy, class D, class T = hn::TFromD<D>>
-void WriteWeights(Policy policy, D d, const RowTask<T>& task, Index batch, const QueryRow& row,
+void WeightsOfRow(Policy policy, D d, const RowTask<T>& task, Index batch, const QueryRow& row,
                   const BlockSpan& span, const RowEnd<T>& end, const std::uint8_t* allowed,
                   T* factors, T* HWY_RESTRICT scores) {
-  const std::size_t size = SizeAt(task, span.start, kKeyBlock);
   ExponentiateRow(policy, d, span, end.max, scores);
   for (std::size_t j = span.begin; j < span.end; ++j) scores[j] *= end.inverse;
   if (row.rules->gaussian()) {
     ScaleRow(task, row, span, /*with_dropout=*/false, factors, scores);
   }
-  // Exactly 0 where not allowed, in NaN rows too.
-  const AllowedKeys keys = RangeAt(row.range, span.start, size);
-  const bool selects = row.rules->selects();
-  for (std::size_t j = 0; j < size; ++j) {
-    const bool takes_part = j >= keys.begin && j < keys.end && (!selects || allowed[j] != 0);
-    if (!takes_part) scores[j] = 0;
-  }
-  const Output<4>& weights = *task.outputs->weights;
-  WriteRow(scores, size, weights.dtype, At(weights, batch, row.head, row.i, span.start),
-           weights.strides[3]);
+  WriteWeights(task, batch, row, span.start, allowed, scores);
 }
 
 // The weights of one part of one tile.
@@ -194,7 +186,7 @@ void WeightsPart(Policy policy, D d, const DecodeTask<T>& task, std::size_t tile
     for (std::size_t r = 0; r < tile.count; ++r) {
       const RowEnd<T>& end = task.ends[task.RowAt(tile_index, r)];
       if (end.done) continue;
-      WriteWeights(policy, d, rows, tile.batch, tile.rows[r], span, end,
+      WeightsOfRow(policy, d, rows, tile.batch, tile.rows[r], span, end,
                    scratch.allowed + r * scratch.score_step, scratch.terms,
                    scratch.scores + r * scratch.score_step);
     }

@@ -21,8 +21,8 @@ struct RowEnd {
 };
 
 // Blocks of keys are cut into `parts` parts. With one part a tile's blocks are merged as they come;
-// with more, every block's maximum, sum and product with v is kept and merged afterwards, in the same
-// order and hence to the same bits.
+// with more, every block's maximum, sum and product with v is kept and merged afterwards, in the
+// same order and hence to the same bits.
 template <class T>
 struct DecodeTask {
   DecodeTask(const AttentionArgs& args, const AttentionOutputs& outputs, std::size_t threads,
@@ -45,7 +45,7 @@ struct DecodeTask {
 template <class T>
 DecodeTask<T>::DecodeTask(const AttentionArgs& args, const AttentionOutputs& outputs,
                           std::size_t threads, Index wanted_parts, Carver& carver)
-    : rows(args, outputs, carver) {
+    : rows(args, outputs, kLog2E, carver) {
   const auto group_rows =
       static_cast<std::size_t>(args.q.shape[1] / args.k.shape[1] * args.q.shape[2]);
   tile_rows = std::min(kQueryRows, group_rows);

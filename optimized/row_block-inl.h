@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile of queries against one block of keys: final scores, their exponentials, the product with v.
+// A tile of queries against one block of keys: final scores, their exponentials, the product with
+// v.
 //
 // Computes: s = score + unit * (bias - slope * distance), -inf for keys that are not allowed;
-//   m = max s, p = 2^(s - m), l = sum p; then sum of p v, with p times the dropout and local factors.
-// Shapes: QueryTile of optimized/row_tile.h, blocks of kKeyBlock keys from key 0; row r of the scores
+//   m = max s, p = 2^(s - m), l = sum p; then sum of p v, with p times the dropout and local
+//   factors.
+// Shapes: QueryTile of optimized/row_tile.h, blocks of kKeyBlock keys from key 0; row r of the
+// scores
 //   at scores + r * score_step.
 // Rounding points: those of optimized/row_scores-inl.h, the term's, s - m, the exponential
-//   (optimized/exp2-inl.h), each addition of l in ascending order of the keys from 0, the factor, those
-//   of optimized/row_values-inl.h.
+//   (optimized/exp2-inl.h), each addition of l in ascending order of the keys from 0, the factor,
+//   those of optimized/row_values-inl.h.
 // Bound: docs/bounds.md.
 // Measured: RowKernels.* of properties/row_kernels_test.cc.
 
@@ -26,8 +29,10 @@
 #endif
 
 #include <hwy/highway.h>
+#include "optimized/exp-inl.h"
 #include "optimized/exp2-inl.h"
 #include "optimized/row_scores-inl.h"
+#include "optimized/row_source-inl.h"
 #include "optimized/row_values-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -96,7 +101,7 @@ void FinishScores(Policy policy, D d, const RowTask<T>& task, const QueryRow& ro
   const Index first = span.start + static_cast<Index>(span.begin);
   const std::size_t size = SizeAt(task, first, span.end - span.begin);
   if (row.rules->adds() || row.rules->selects()) {
-    row.rules->FillTerms(row.i, first, size, kLog2E, terms);
+    row.rules->FillTerms(row.i, first, size, task.score.unit, terms);
     std::uint8_t* const marks = allowed + span.begin;
     T* HWY_RESTRICT s = scores + span.begin;
     for (std::size_t j = 0; j < size; ++j) {
@@ -109,16 +114,16 @@ void FinishScores(Policy policy, D d, const RowTask<T>& task, const QueryRow& ro
   std::fill(scores + span.begin + keys.end, scores + span.end, kExcluded);
 }
 
-// The final scores of all rows of a tile; `scores` and `allowed` are those of the block's first key.
-// `next` is what is read afterwards.
+// The final scores of all rows of a tile; `scores` and `allowed` are those of the block's first
+// key. `next` is what is read afterwards.
 template <class Policy, class D, class T = hn::TFromD<D>>
 void ScoreBlock(Policy policy, D d, const RowTask<T>& task, const QueryTile& tile,
                 const RowSource<T>& keys, const BlockSpan& span, const Ahead<T>& next,
                 const RowScratch<T>& scratch, T* scores, std::uint8_t* allowed) {
   for (std::size_t at = span.begin; at < span.end; at += kKeyGroup) {
     const Index first = span.start + static_cast<Index>(at);
-    const auto group =
-        keys.Rows(first, SizeAt(task, first, kKeyGroup), /*whole=*/true, scratch.keys);
+    const RowGroup<T> group =
+        RowsOf(d, keys, first, SizeAt(task, first, kKeyGroup), /*whole=*/true, scratch.keys);
     const Ahead<T> ahead =
         at + kKeyGroup < span.end ? keys.Next(first + static_cast<Index>(kKeyGroup)) : next;
     ScoreGroup(policy, d, task.score, scratch.queries, tile.count, group.rows, group.step, ahead,
@@ -127,6 +132,16 @@ void ScoreBlock(Policy policy, D d, const RowTask<T>& task, const QueryTile& til
   for (std::size_t r = 0; r < tile.count; ++r) {
     FinishScores(policy, d, task, tile.rows[r], span, scratch.terms,
                  scores + r * scratch.score_step, allowed + r * scratch.score_step);
+  }
+}
+
+// 2^y for y <= 0.
+template <class Policy, class D>
+HWY_INLINE hn::Vec<D> PowerOfTwo(Policy policy, D d, hn::Vec<D> y) {
+  if constexpr (sizeof(hn::TFromD<D>) == sizeof(float)) {
+    return Exp2(policy, d, y);
+  } else {
+    return Exp2OfAny(policy, d, y);
   }
 }
 
@@ -142,7 +157,7 @@ HWY_NOINLINE void ExponentiateRow(Policy policy, D d, const BlockSpan& span, T s
                                   T* HWY_RESTRICT scores) {
   const hn::Vec<D> s = hn::Set(d, shift);
   for (std::size_t j = span.begin; j < span.end; j += hn::Lanes(d)) {
-    hn::StoreU(Exp2(policy, d, hn::Sub(hn::LoadU(d, scores + j), s)), d, scores + j);
+    hn::StoreU(PowerOfTwo(policy, d, hn::Sub(hn::LoadU(d, scores + j), s)), d, scores + j);
   }
 }
 
@@ -155,8 +170,8 @@ HWY_NOINLINE T MaxOfRow(D d, const BlockSpan& span, const T* HWY_RESTRICT scores
   return hn::GetLane(hn::MaxOfLanes(d, max));
 }
 
-// sums[r] = sum of the weights of row r, one after the other. Several rows at a time hide the time of
-// an addition. Keys that are not allowed have weight 0, which changes no sum.
+// sums[r] = sum of the weights of row r, one after the other. Several rows at a time hide the time
+// of an addition. Keys that are not allowed have weight 0, which changes no sum.
 template <class T>
 HWY_NOINLINE void SumRows(std::size_t rows, const BlockSpan& span, const T* HWY_RESTRICT weights,
                           std::size_t step, T* HWY_RESTRICT sums) {
@@ -179,8 +194,8 @@ HWY_NOINLINE void SumRows(std::size_t rows, const BlockSpan& span, const T* HWY_
 
 // weights times the factors of the rules, for one row of a block.
 template <class T>
-void ScaleRow(const RowTask<T>& task, const QueryRow& row, const BlockSpan& span,
-              bool with_dropout, T* factors, T* weights) {
+void ScaleRow(const RowTask<T>& task, const QueryRow& row, const BlockSpan& span, bool with_dropout,
+              T* factors, T* weights) {
   const Index first = span.start + static_cast<Index>(span.begin);
   const std::size_t size = SizeAt(task, first, span.end - span.begin);
   row.rules->FillFactors(row.i, first, size, with_dropout, factors);
@@ -205,6 +220,23 @@ void SoftmaxBlock(Policy policy, D d, const RowTask<T>& task, const QueryTile& t
   }
 }
 
+// Writes the weights of one row in the block that begins with key `start`: exactly 0 where a key is
+// not allowed, in NaN rows too.
+template <class T>
+void WriteWeights(const RowTask<T>& task, Index batch, const QueryRow& row, Index start,
+                  const std::uint8_t* allowed, T* HWY_RESTRICT values) {
+  const std::size_t size = SizeAt(task, start, kKeyBlock);
+  const AllowedKeys keys = RangeAt(row.range, start, size);
+  const bool selects = row.rules->selects();
+  for (std::size_t j = 0; j < size; ++j) {
+    const bool takes_part = j >= keys.begin && j < keys.end && (!selects || allowed[j] != 0);
+    if (!takes_part) values[j] = 0;
+  }
+  const Output<4>& weights = *task.outputs->weights;
+  WriteRow(values, size, weights.dtype, At(weights, batch, row.head, row.i, start),
+           weights.strides[3]);
+}
+
 // out[r] += sum of weights times values over the block, for every row of a tile.
 template <class Policy, class D, class T = hn::TFromD<D>>
 void ValueBlock(Policy policy, D d, const RowTask<T>& task, const QueryTile& tile,
@@ -219,7 +251,7 @@ void ValueBlock(Policy policy, D d, const RowTask<T>& task, const QueryTile& til
       keys[r] = RangeAt(tile.rows[r].range, first, size);
       if (tile.rows[r].rules->selects()) keys[r].allowed = allowed + r * scratch.score_step + at;
     }
-    const auto group = values.Rows(first, size, /*whole=*/false, scratch.values);
+    const RowGroup<T> group = RowsOf(d, values, first, size, /*whole=*/false, scratch.values);
     const Ahead<T> ahead =
         at + kKeyGroup < span.end ? values.Next(first + static_cast<Index>(kKeyGroup)) : next;
     ValueGroup(policy, d, keys, tile.count, size, weights + at, scratch.score_step, group.rows,

@@ -6,9 +6,10 @@
 //   are then interleaved.
 // Shapes: prepared queries and scores in rows of `query_step` and `score_step` numbers; 32 keys,
 //   `key_step` numbers apart, readable up to Padded<T>(Dk) columns.
-// Rounding points: one MulAdd a term, in ascending order of the columns, from 0; no sum crosses lanes,
-//   so that the order is that of every target and tile. Tanh, and the product with the soft cap's T(c
-//   log2(e)).
+// Rounding points: one MulAdd a term, in ascending order of the columns, from 0; no sum crosses
+// lanes,
+//   so that the order is that of every target and tile. Tanh, and the product with the soft cap's
+//   T(c U).
 // Bound: docs/bounds.md, "Scores".
 // Measured: RowKernels.* of properties/row_kernels_test.cc.
 
@@ -75,7 +76,8 @@ HWY_INLINE void LoadColumns(D d, const T* keys, std::ptrdiff_t step,
   }
 }
 
-// Asks for a part of `rows` rows from `first` on: in calls for c = 0, kPiece, 2 kPiece, ... all of it.
+// Asks for a part of `rows` rows from `first` on: in calls for c = 0, kPiece, 2 kPiece, ... all of
+// it.
 template <class T>
 HWY_INLINE void PrefetchPart(const Ahead<T>& ahead, std::size_t first, std::size_t rows,
                              std::size_t c) {
@@ -102,18 +104,18 @@ HWY_INLINE void DotTile(Policy policy, D d, const T* HWY_RESTRICT queries, std::
     ATTEST_UNROLL
     for (std::size_t g = 0; g < G; ++g) acc[r][g] = hn::Zero(d);
   }
-  const auto multiply = [&](std::size_t c, std::size_t t,
-                            hn::Vec<D> (&columns)[G][kColumns]) HWY_ATTR {
-    ATTEST_UNROLL
-    for (std::size_t r = 0; r < R; ++r) {
-      const hn::Vec<D> q = hn::Set(d, queries[r * query_step + c + t]);
-      ATTEST_UNROLL
-      for (std::size_t g = 0; g < G; ++g) {
-        acc[r][g] = MulAdd(policy, d, q, columns[g][t], acc[r][g]);
-      }
-    }
-  };
-  const auto load = [&](std::size_t c, hn::Vec<D> (&columns)[G][kColumns]) HWY_ATTR {
+  const auto multiply = [&](std::size_t c, std::size_t t, hn::Vec<D>(&columns)[G][kColumns])
+                            HWY_ATTR {
+                              ATTEST_UNROLL
+                              for (std::size_t r = 0; r < R; ++r) {
+                                const hn::Vec<D> q = hn::Set(d, queries[r * query_step + c + t]);
+                                ATTEST_UNROLL
+                                for (std::size_t g = 0; g < G; ++g) {
+                                  acc[r][g] = MulAdd(policy, d, q, columns[g][t], acc[r][g]);
+                                }
+                              }
+                            };
+  const auto load = [&](std::size_t c, hn::Vec<D>(&columns)[G][kColumns]) HWY_ATTR {
     ATTEST_UNROLL
     for (std::size_t g = 0; g < G; ++g) {
       LoadColumns(d, keys + static_cast<std::ptrdiff_t>(g * lanes) * key_step + c, key_step,
@@ -177,8 +179,7 @@ HWY_INLINE void AdditiveGroup(Policy policy, D d, const T* HWY_RESTRICT query,
   for (std::size_t j = 0; j < kKeyGroup; j += hn::Lanes(d)) {
     hn::Vec<D> sum = hn::Zero(d);
     for (std::size_t a = 0; a < width; ++a) {
-      const hn::Vec<D> x =
-          hn::Add(hn::Set(d, query[a]), hn::LoadU(d, hidden + a * kKeyGroup + j));
+      const hn::Vec<D> x = hn::Add(hn::Set(d, query[a]), hn::LoadU(d, hidden + a * kKeyGroup + j));
       sum = MulAdd(policy, d, hn::Set(d, v_a[a]), Tanh(policy, d, x), sum);
     }
     hn::StoreU(sum, d, scores + j);

@@ -31,15 +31,16 @@ Input<2> Transposed(const Input<2>& matrix) {
 }  // namespace
 
 template <class T>
-ScoreTask<T>::ScoreTask(const AttentionArgs& args, Carver& carver)
+ScoreTask<T>::ScoreTask(const AttentionArgs& args, double score_unit, Carver& carver)
     : kind(args.score),
+      unit(score_unit),
       q_dim(static_cast<std::size_t>(args.q.shape[3])),
       k_dim(static_cast<std::size_t>(args.k.shape[3])),
       width(k_dim) {
   const double scale = args.scale.value_or(
       kind == ScoreKind::kDot ? 1.0 / std::sqrt(static_cast<double>(k_dim)) : 1.0);
-  factor = args.softcap > 0.0 ? scale / args.softcap : scale * kLog2E;
-  cap = static_cast<T>(args.softcap * kLog2E);
+  factor = args.softcap > 0.0 ? scale / args.softcap : scale * unit;
+  cap = static_cast<T>(args.softcap * unit);
   if (kind == ScoreKind::kGeneral) w = carver.Take<T>(q_dim * Padded<T>(k_dim));
   if (kind == ScoreKind::kAdditive) {
     width = static_cast<std::size_t>(args.w_k->shape[0]);

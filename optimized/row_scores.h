@@ -2,12 +2,13 @@
 // The score of a call as the row kernels evaluate it: its kind, its factors and its parameters as
 // numbers of the accumulation type. Private to optimized/.
 //
-// Scores are in units of log2(e), so that weights are powers of two. With f = scale log2(e), or
-// scale/c under a soft cap c, in double, and T the accumulation type:
+// Scores are multiplied by a unit U: log2(e) where weights are powers of two, 1 where they are
+// exponentials. With f = scale U, or scale/c under a soft cap c, in double, and T the accumulation
+// type:
 //   dot       q' = T(f q),                        s = <q', k>
 //   general   q' = W^T T(f q),                    s = <q', k>
 //   additive  a = W_q q + b, v' = T(f v_a),       s = sum over a of v'_a tanh(a_a + <w_k a, k>)
-// and with the soft cap s becomes T(c log2(e)) tanh(s). Every sum runs in ascending order from 0, one
+// and with the soft cap s becomes T(c U) tanh(s). Every sum runs in ascending order from 0, one
 // MulAdd a term.
 #pragma once
 
@@ -19,12 +20,14 @@
 namespace attest {
 
 inline constexpr double kLog2E = 1.44269504088896340736;
+inline constexpr double kLn2 = 0.693147180559945309417;
 
 template <class T>
 struct ScoreTask {
   ScoreKind kind = ScoreKind::kDot;
+  double unit = 1.0;      // U
   double factor = 1.0;    // f
-  T cap = 0;              // T(c log2(e)); 0: no soft cap
+  T cap = 0;              // T(c U); 0: no soft cap
   std::size_t q_dim = 0;  // Dq
   std::size_t k_dim = 0;  // Dk
   // Of a prepared query: q' or a.
@@ -38,7 +41,7 @@ struct ScoreTask {
   T* v_a = nullptr;  // [A], v'
 
   // Takes the memory of the parameters; `args` as in optimized/row_kernels.h.
-  ScoreTask(const AttentionArgs& args, Carver& carver);
+  ScoreTask(const AttentionArgs& args, double score_unit, Carver& carver);
   // Fills it.
   void Read(const AttentionArgs& args);
 };

@@ -15,10 +15,12 @@ namespace attest {
 
 template <class T>
 struct RowTask {
-  RowTask(const AttentionArgs& all_args, const AttentionOutputs& all_outputs, Carver& carver)
+  // `unit`: of optimized/row_scores.h.
+  RowTask(const AttentionArgs& all_args, const AttentionOutputs& all_outputs, double unit,
+          Carver& carver)
       : args(&all_args),
         outputs(&all_outputs),
-        score(all_args, carver),
+        score(all_args, unit, carver),
         keys(all_args.k.shape[2]),
         v_step(Padded<T>(static_cast<std::size_t>(all_args.v.shape[3]))),
         blocks(CeilDivide(static_cast<std::size_t>(keys), kKeyBlock)),
@@ -44,11 +46,12 @@ struct RowScratch {
         raw(carver.Take<double>(task.score.q_dim)),
         scaled(carver.Take<T>(task.score.q_dim)),
         queries(carver.Take<T>(kQueryRows * Padded<T>(task.score.width))),
-        hidden(carver.Take<T>(
-            task.score.kind == ScoreKind::kAdditive ? task.score.width * kKeyGroup : 0)),
+        hidden(carver.Take<T>(task.score.kind == ScoreKind::kAdditive ? task.score.width * kKeyGroup
+                                                                      : 0)),
         keys(carver.Take<T>(kKeyGroup * Padded<T>(task.score.k_dim))),
         values(carver.Take<T>(kKeyGroup * task.v_step)),
         terms(carver.Take<T>(kKeyBlock)),
+        weights(carver.Take<T>(kKeyBlock)),
         scores(carver.Take<T>(kQueryRows * row_keys)),
         allowed(carver.Take<std::uint8_t>(kQueryRows * row_keys)),
         block_out(carver.Take<T>(kQueryRows * task.v_step)),
@@ -62,6 +65,7 @@ struct RowScratch {
   T* keys;                // a group, padded rows
   T* values;              // a group, padded rows
   T* terms;               // of a block: what is added to scores, or factors of weights
+  T* weights;             // of a block
   T* scores;              // [kQueryRows, score_step], later weights
   std::uint8_t* allowed;  // [kQueryRows, score_step], where the rules select
   T* block_out;           // [kQueryRows, v_step]

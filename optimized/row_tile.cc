@@ -9,12 +9,10 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kLn2 = 0.693147180559945309417;
 
 std::size_t RowsOfGroup(const AttentionArgs& args) {
   const Index kv_heads = args.k.shape[1];
-  return kv_heads == 0 ? 0
-                       : static_cast<std::size_t>(args.q.shape[1] / kv_heads * args.q.shape[2]);
+  return kv_heads == 0 ? 0 : static_cast<std::size_t>(args.q.shape[1] / kv_heads * args.q.shape[2]);
 }
 
 // The mean of column c of v over all keys, in double.
@@ -97,25 +95,23 @@ void WriteEmptyRow(const AttentionArgs& args, const AttentionOutputs& outputs, I
 }
 
 template <class T>
-void FinishRow(const AttentionOutputs& outputs, Index batch, const QueryRow& row, T max, T sum,
-               T* out) {
+void FinishRow(const AttentionOutputs& outputs, Index batch, const QueryRow& row, T inverse,
+               double lse, T* out) {
   if (outputs.out) {
     const auto columns = static_cast<std::size_t>(outputs.out->shape[3]);
-    const T inverse = T{1} / sum;
+    const bool nan = std::isnan(lse);
     for (std::size_t c = 0; c < columns; ++c) {
-      out[c] = sum == sum ? out[c] * inverse + T{0} : std::numeric_limits<T>::quiet_NaN();
+      out[c] = nan ? std::numeric_limits<T>::quiet_NaN() : out[c] * inverse + T{0};  // -0 becomes 0
     }
     WriteRow(out, columns, outputs.out->dtype, At(*outputs.out, batch, row.head, row.i),
              outputs.out->strides[3]);
   }
   if (outputs.lse) {
-    const double lse = kLn2 * (static_cast<double>(max) + std::log2(static_cast<double>(sum)));
-    WriteElement(sum == sum ? lse : kNan, outputs.lse->dtype,
-                 At(*outputs.lse, batch, row.head, row.i));
+    WriteElement(lse, outputs.lse->dtype, At(*outputs.lse, batch, row.head, row.i));
   }
 }
 
-template void FinishRow(const AttentionOutputs&, Index, const QueryRow&, float, float, float*);
+template void FinishRow(const AttentionOutputs&, Index, const QueryRow&, float, double, float*);
 template void FinishRow(const AttentionOutputs&, Index, const QueryRow&, double, double, double*);
 
 }  // namespace attest

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the row kernels work on: up to 16 rows of queries that share a key/value head, the rows of k
-// and v as numbers of the accumulation type, and how a finished row is written. Private to optimized/.
+// and v as numbers of the accumulation type, and how a finished row is written. Private to
+// optimized/.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +41,7 @@ struct Ahead {
   std::size_t columns = 0;
 };
 
-// The rows of k or v of one head. Rows that are read in place have only whole units.
+// The rows of k or v of one head. Those that are read in place are dense and have only whole units.
 template <class T>
 class RowSource {
  public:
@@ -56,35 +57,22 @@ class RowSource {
 
   std::size_t columns() const { return columns_; }
 
-  // Rows first, ..., first + count - 1, Block::step apart: in place, or copied into `scratch`, which has
-  // room for kKeyGroup rows of Padded<T>(columns()) numbers. With `whole` kKeyGroup rows can be read,
-  // those beyond `count` of any value.
-  struct Block {
-    const T* rows;
-    std::ptrdiff_t step;
-  };
-  Block Rows(Index first, std::size_t count, bool whole, T* scratch) const {
-    if (in_place_ && (count == kKeyGroup || !whole)) return {Row(first), row_stride_};
-    const std::size_t step = Padded<T>(columns_);
-    for (std::size_t r = 0; r < count; ++r) {
-      ReadRow(dtype_, AddressOf(first + static_cast<Index>(r)), column_stride_, columns_,
-              scratch + r * step);
-    }
-    return {scratch, static_cast<std::ptrdiff_t>(step)};
+  DType dtype() const { return dtype_; }
+  bool in_place() const { return in_place_; }
+  Index row_stride() const { return row_stride_; }
+  Index column_stride() const { return column_stride_; }
+  bool Has(Index j) const { return j < count_; }
+  const void* Row(Index j) const {
+    return data_ + j * row_stride_ * static_cast<Index>(SizeOf(dtype_));
   }
 
   // kKeyGroup rows that will be read in place; nothing where they are not, or do not exist.
   Ahead<T> Next(Index first) const {
     if (!in_place_ || first + static_cast<Index>(kKeyGroup) > count_) return {};
-    return {Row(first), row_stride_, columns_};
+    return {static_cast<const T*>(Row(first)), row_stride_, columns_};
   }
 
  private:
-  const T* Row(Index j) const { return reinterpret_cast<const T*>(AddressOf(j)); }
-  const std::byte* AddressOf(Index j) const {
-    return data_ + j * row_stride_ * static_cast<Index>(SizeOf(dtype_));
-  }
-
   const std::byte* data_;
   DType dtype_;
   Index row_stride_, column_stride_;
@@ -101,8 +89,8 @@ struct QueryRow {
   KeyRange range;
 };
 
-// Rows of the heads that share key/value head `kv_head` of batch entry `batch`: query i of head h is
-// row (h - first head) Tq + i; tile t has rows 16 t, ..., 16 t + 15.
+// Rows of the heads that share key/value head `kv_head` of batch entry `batch`: query i of head h
+// is row (h - first head) Tq + i; tile t has rows 16 t, ..., 16 t + 15.
 struct QueryTile {
   // The number of tiles of a call, and tile `index` of them.
   static std::size_t Count(const AttentionArgs& args);
@@ -124,10 +112,9 @@ struct QueryTile {
 void WriteEmptyRow(const AttentionArgs& args, const AttentionOutputs& outputs, Index batch,
                    const QueryRow& row);
 
-// out and lse of a row: o / l, made a NaN row by l = NaN, and ln 2 (m + log2 l). out has Dv numbers
-// and is overwritten.
+// out, Dv numbers times `inverse`, which are overwritten, and lse. A NaN as `lse` makes a NaN row.
 template <class T>
-void FinishRow(const AttentionOutputs& outputs, Index batch, const QueryRow& row, T max, T sum,
-               T* out);
+void FinishRow(const AttentionOutputs& outputs, Index batch, const QueryRow& row, T inverse,
+               double lse, T* out);
 
 }  // namespace attest

@@ -4,7 +4,8 @@
 // Computes: out[r][c] += sum over keys j of p[r][j] v[j][c], over the keys that row r may look at.
 // Shapes: up to kKeyGroup keys; rows of v `step` numbers apart and of p `p_step`; out in rows of
 //   `columns` numbers, a multiple of kRowUnit bytes, as many as v has.
-// Rounding points: one MulAdd a term, in ascending order of the keys, continuing what out holds. A key
+// Rounding points: one MulAdd a term, in ascending order of the keys, continuing what out holds. A
+// key
 //   that is not allowed is left out: 0 * NaN does not arise.
 // Bound: g_n sum p |v|, n the number of keys, g_n = n u / (1 - n u) (Higham 2002, section 3.1).
 // Measured: RowKernels.* of properties/row_kernels_test.cc.
@@ -69,14 +70,17 @@ HWY_INLINE void ValueTile(Policy policy, D d, const T* HWY_RESTRICT p, std::size
   }
 }
 
-// R rows, all columns. A multiple of kRowUnit bytes is 1 (AVX-512), 2, 4 or 8 (16 for SCALAR) vectors.
+// R rows, all columns. A multiple of kRowUnit bytes is 1 (AVX-512), 2, 4 or 8 (16 for SCALAR)
+// vectors.
 template <std::size_t R, class Keys, class Policy, class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void ValueRows(Policy policy, D d, const T* HWY_RESTRICT p, std::size_t p_step,
                             Keys keys, std::size_t count, const T* HWY_RESTRICT values,
                             std::ptrdiff_t step, std::size_t columns, T* HWY_RESTRICT out) {
   // As many accumulators as fit beside the vectors of v, and no fewer than one.
   constexpr std::size_t kAccumulators = kTileVectors == 4 ? 16 : 8;
-  constexpr std::size_t kWide = R >= kAccumulators ? 1 : kAccumulators / R > 8 ? 8 : kAccumulators / R;
+  constexpr std::size_t kWide = R >= kAccumulators      ? 1
+                                : kAccumulators / R > 8 ? 8
+                                                        : kAccumulators / R;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t c = 0;
   for (; c + kWide * lanes <= columns; c += kWide * lanes) {
@@ -94,12 +98,13 @@ struct AllowedKeys {
   const std::uint8_t* allowed = nullptr;
 };
 
-// All `rows` rows of a tile against `size` <= kKeyGroup keys. allowed[r] tells what row r may look at.
+// All `rows` rows of a tile against `size` <= kKeyGroup keys. allowed[r] tells what row r may look
+// at.
 template <class Policy, class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void ValueGroup(Policy policy, D d, const AllowedKeys* allowed, std::size_t rows,
                              std::size_t size, const T* HWY_RESTRICT p, std::size_t p_step,
-                             const T* HWY_RESTRICT values, std::ptrdiff_t step,
-                             std::size_t columns, const Ahead<T>& ahead, T* HWY_RESTRICT out) {
+                             const T* HWY_RESTRICT values, std::ptrdiff_t step, std::size_t columns,
+                             const Ahead<T>& ahead, T* HWY_RESTRICT out) {
   if (ahead.rows != nullptr) {
     constexpr std::size_t kLine = 64 / sizeof(T);
     const T* row = ahead.rows;
