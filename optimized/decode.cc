@@ -109,12 +109,12 @@ void DecodePart(Policy policy, D d, const DecodeTask<T>& task, std::size_t tile_
       std::fill(sum, sum + kQueryRows, T{0});
     } else {
       const Index first = span.start + static_cast<Index>(span.begin);
-      ScoreBlock(policy, d, rows, tile, keys, span, values.Next(first), scratch, scratch.scores,
-                 scratch.allowed);
+      ScoreBlock(policy, d, rows, tile, keys, span, NextRows<T>{&values, first}, scratch,
+                 scratch.scores, scratch.allowed);
       SoftmaxBlock(policy, d, rows, tile, span, scratch, scratch.scores, max, sum);
       const Index after = span.start + static_cast<Index>(kKeyBlock);
-      ValueBlock(policy, d, rows, tile, values, span, keys.Next(after), scratch, scratch.scores,
-                 scratch.allowed, scratch.block_out);
+      ValueBlock(policy, d, rows, tile, values, span, NextRows<T>{&keys, after}, scratch,
+                 scratch.scores, scratch.allowed, scratch.block_out);
     }
     for (std::size_t r = 0; r < tile.count; ++r) {
       const T* const block_out = scratch.block_out + r * rows.v_step;
@@ -181,8 +181,8 @@ void WeightsPart(Policy policy, D d, const DecodeTask<T>& task, std::size_t tile
   for (std::size_t b = task.FirstBlockOf(part); b < task.FirstBlockOf(part + 1); ++b) {
     const BlockSpan span = SpanOf(rows, tile, b);
     const Index after = span.start + static_cast<Index>(kKeyBlock);
-    ScoreBlock(policy, d, rows, tile, keys, span, keys.Next(after), scratch, scratch.scores,
-               scratch.allowed);
+    ScoreBlock(policy, d, rows, tile, keys, span, NextRows<T>{&keys, after}, scratch,
+               scratch.scores, scratch.allowed);
     for (std::size_t r = 0; r < tile.count; ++r) {
       const RowEnd<T>& end = task.ends[task.RowAt(tile_index, r)];
       if (end.done) continue;

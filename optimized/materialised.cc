@@ -59,7 +59,7 @@ void ScoreRows(Policy policy, D d, const RowTask<T>& task, const QueryTile& tile
   for (std::size_t b = 0; b < task.blocks; ++b) {
     const BlockSpan span = SpanOf(task, tile, b);
     const Index after = span.start + static_cast<Index>(kKeyBlock);
-    ScoreBlock(policy, d, task, tile, keys, span, keys.Next(after), scratch,
+    ScoreBlock(policy, d, task, tile, keys, span, NextRows<T>{&keys, after}, scratch,
                scratch.scores + b * kKeyBlock, scratch.allowed + b * kKeyBlock);
   }
 }
@@ -121,7 +121,7 @@ void MaterialisedTile(Policy policy, SoftmaxAlgorithm algorithm, const RowTask<T
   for (std::size_t b = 0; b < task.blocks && task.outputs->out; ++b) {
     const BlockSpan span = SpanOf(task, tile, b);
     const Index after = span.start + static_cast<Index>(kKeyBlock);
-    ValueBlock(policy, d, task, tile, values, span, values.Next(after), scratch,
+    ValueBlock(policy, d, task, tile, values, span, NextRows<T>{&values, after}, scratch,
                scratch.scores + b * kKeyBlock, scratch.allowed + b * kKeyBlock, scratch.out);
   }
   for (std::size_t r = 0; r < tile.count; ++r) {

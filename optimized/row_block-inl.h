@@ -118,16 +118,17 @@ void FinishScores(Policy policy, D d, const RowTask<T>& task, const QueryRow& ro
 // key. `next` is what is read afterwards.
 template <class Policy, class D, class T = hn::TFromD<D>>
 void ScoreBlock(Policy policy, D d, const RowTask<T>& task, const QueryTile& tile,
-                const RowSource<T>& keys, const BlockSpan& span, const Ahead<T>& next,
+                const RowSource<T>& keys, const BlockSpan& span, const NextRows<T>& next,
                 const RowScratch<T>& scratch, T* scores, std::uint8_t* allowed) {
   for (std::size_t at = span.begin; at < span.end; at += kKeyGroup) {
     const Index first = span.start + static_cast<Index>(at);
+    const NextRows<T> then = at + kKeyGroup < span.end
+                                 ? NextRows<T>{&keys, first + static_cast<Index>(kKeyGroup)}
+                                 : next;
     const RowGroup<T> group =
-        RowsOf(d, keys, first, SizeAt(task, first, kKeyGroup), /*whole=*/true, scratch.keys);
-    const Ahead<T> ahead =
-        at + kKeyGroup < span.end ? keys.Next(first + static_cast<Index>(kKeyGroup)) : next;
-    ScoreGroup(policy, d, task.score, scratch.queries, tile.count, group.rows, group.step, ahead,
-               scratch.hidden, scores + at, scratch.score_step);
+        RowsOf(d, keys, first, SizeAt(task, first, kKeyGroup), /*whole=*/true, then, scratch.keys);
+    ScoreGroup(policy, d, task.score, scratch.queries, tile.count, group.rows, group.step,
+               then.source->Next(then.first), scratch.hidden, scores + at, scratch.score_step);
   }
   for (std::size_t r = 0; r < tile.count; ++r) {
     FinishScores(policy, d, task, tile.rows[r], span, scratch.terms,
@@ -240,7 +241,7 @@ void WriteWeights(const RowTask<T>& task, Index batch, const QueryRow& row, Inde
 // out[r] += sum of weights times values over the block, for every row of a tile.
 template <class Policy, class D, class T = hn::TFromD<D>>
 void ValueBlock(Policy policy, D d, const RowTask<T>& task, const QueryTile& tile,
-                const RowSource<T>& values, const BlockSpan& span, const Ahead<T>& next,
+                const RowSource<T>& values, const BlockSpan& span, const NextRows<T>& next,
                 const RowScratch<T>& scratch, const T* weights, const std::uint8_t* allowed,
                 T* out) {
   for (std::size_t at = span.begin; at < span.end; at += kKeyGroup) {
@@ -251,11 +252,12 @@ void ValueBlock(Policy policy, D d, const RowTask<T>& task, const QueryTile& til
       keys[r] = RangeAt(tile.rows[r].range, first, size);
       if (tile.rows[r].rules->selects()) keys[r].allowed = allowed + r * scratch.score_step + at;
     }
-    const RowGroup<T> group = RowsOf(d, values, first, size, /*whole=*/false, scratch.values);
-    const Ahead<T> ahead =
-        at + kKeyGroup < span.end ? values.Next(first + static_cast<Index>(kKeyGroup)) : next;
+    const NextRows<T> then = at + kKeyGroup < span.end
+                                 ? NextRows<T>{&values, first + static_cast<Index>(kKeyGroup)}
+                                 : next;
+    const RowGroup<T> group = RowsOf(d, values, first, size, /*whole=*/false, then, scratch.values);
     ValueGroup(policy, d, keys, tile.count, size, weights + at, scratch.score_step, group.rows,
-               group.step, task.v_step, ahead, out);
+               group.step, task.v_step, then.source->Next(then.first), out);
   }
 }
 

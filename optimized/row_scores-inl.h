@@ -38,9 +38,13 @@ namespace attest {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Columns in 16 bytes: of one key that a vector holds side by side.
+// Columns in 16 bytes, the part of a vector within which elements are interleaved.
 template <class T>
 inline constexpr std::size_t kPiece = HWY_TARGET == HWY_SCALAR ? 1 : 16 / sizeof(T);
+
+// Columns that are transposed at a time: whole vectors of AVX-512, pieces elsewhere.
+template <class T>
+inline constexpr std::size_t kStep = HWY_TARGET <= HWY_AVX3 ? hn::MaxLanes(Tag<T>()) : kPiece<T>;
 
 // The 16 bytes at from, from + step, ...
 template <class D, class T = hn::TFromD<D>>
@@ -55,37 +59,74 @@ HWY_INLINE hn::Vec<D> LoadPieces(D d, const T* from, std::ptrdiff_t step) {
   }
 }
 
-// columns[c] = element c, c < kPiece, of as many keys as there are lanes, the first one at `keys`.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void LoadColumns(D d, const T* keys, std::ptrdiff_t step,
-                            hn::Vec<D> (&columns)[kPiece<T>]) {
-  using V = hn::Vec<D>;
-  if constexpr (kPiece<T> == 1) {
-    columns[0] = hn::LoadU(d, keys);
-  } else if constexpr (kPiece<T> == 2) {
-    const V even = LoadPieces(d, keys, 2 * step);
-    const V odd = LoadPieces(d, keys + step, 2 * step);
-    columns[0] = hn::InterleaveLower(d, even, odd);
-    columns[1] = hn::InterleaveUpper(d, even, odd);
-  } else {
-    const V a0 = LoadPieces(d, keys, 4 * step);
-    const V a1 = LoadPieces(d, keys + step, 4 * step);
-    const V a2 = LoadPieces(d, keys + 2 * step, 4 * step);
-    const V a3 = LoadPieces(d, keys + 3 * step, 4 * step);
-    TransposeFour(d, a0, a1, a2, a3, columns);
+// In every piece: rows of kPiece<T> elements become columns.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void TransposePieces(D d, V* HWY_RESTRICT v) {
+  constexpr std::size_t kSize = kPiece<hn::TFromD<D>>;
+  if constexpr (kSize == 4) {
+    TransposeFour(d, v[0], v[1], v[2], v[3], v);
+  } else if constexpr (kSize == 2) {
+    const V even = v[0];
+    v[0] = hn::InterleaveLower(d, even, v[1]);
+    v[1] = hn::InterleaveUpper(d, even, v[1]);
   }
 }
 
-// Asks for a part of `rows` rows from `first` on: in calls for c = 0, kPiece, 2 kPiece, ... all of
+#if HWY_TARGET <= HWY_AVX3
+// out[b] = piece b of v0, v1, v2 and v3.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void TransposeFourPieces(D d, V v0, V v1, V v2, V v3, V& out0, V& out1, V& out2,
+                                    V& out3) {
+  const V low02 = hn::ConcatLowerLower(d, v2, v0);  // pieces 0 and 1 of v0, then of v2
+  const V low13 = hn::ConcatLowerLower(d, v3, v1);
+  const V high02 = hn::ConcatUpperUpper(d, v2, v0);
+  const V high13 = hn::ConcatUpperUpper(d, v3, v1);
+  out0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(low13), low02);
+  out1 = hn::OddEvenBlocks(low13, hn::SwapAdjacentBlocks(low02));
+  out2 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(high13), high02);
+  out3 = hn::OddEvenBlocks(high13, hn::SwapAdjacentBlocks(high02));
+}
+#endif
+
+// columns[c] = element c, c < kStep, of as many keys as there are lanes, the first one at `keys`.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void LoadColumns(D d, const T* keys, std::ptrdiff_t step,
+                            hn::Vec<D> (&columns)[kStep<T>]) {
+  constexpr std::size_t kSize = kPiece<T>;
+#if HWY_TARGET <= HWY_AVX3
+  hn::Vec<D> rows[4 * kSize];  // then: columns kSize p + c of kSize keys, at the place 4 c ... of p
+  ATTEST_UNROLL
+  for (std::size_t r = 0; r < 4 * kSize; ++r) {
+    rows[r] = hn::LoadU(d, keys + static_cast<std::ptrdiff_t>(r) * step);
+  }
+  ATTEST_UNROLL
+  for (std::size_t g = 0; g < 4; ++g) TransposePieces(d, rows + g * kSize);
+  ATTEST_UNROLL
+  for (std::size_t c = 0; c < kSize; ++c) {
+    TransposeFourPieces(d, rows[c], rows[kSize + c], rows[2 * kSize + c], rows[3 * kSize + c],
+                        columns[c], columns[kSize + c], columns[2 * kSize + c],
+                        columns[3 * kSize + c]);
+  }
+#else
+  ATTEST_UNROLL
+  for (std::size_t r = 0; r < kSize; ++r) {
+    columns[r] = LoadPieces(d, keys + static_cast<std::ptrdiff_t>(r) * step,
+                            static_cast<std::ptrdiff_t>(kSize) * step);
+  }
+  TransposePieces(d, columns);
+#endif
+}
+
+// Asks for a part of `rows` rows from `first` on: in calls for c = 0, kStep, 2 kStep, ... all of
 // it.
 template <class T>
 HWY_INLINE void PrefetchPart(const Ahead<T>& ahead, std::size_t first, std::size_t rows,
                              std::size_t c) {
   constexpr std::size_t kLine = 64 / sizeof(T);
-  constexpr std::size_t kParts = kLine / kPiece<T>;
+  constexpr std::size_t kParts = kLine / kStep<T>;
   const std::size_t part = rows / kParts;
   const T* row = ahead.rows +
-                 static_cast<std::ptrdiff_t>(first + c / kPiece<T> % kParts * part) * ahead.step +
+                 static_cast<std::ptrdiff_t>(first + c / kStep<T> % kParts * part) * ahead.step +
                  c / kLine * kLine;
   for (std::size_t r = 0; r < part; ++r, row += ahead.step) hwy::Prefetch(row);
 }
@@ -96,44 +137,40 @@ HWY_INLINE void DotTile(Policy policy, D d, const T* HWY_RESTRICT queries, std::
                         std::size_t dim, const T* HWY_RESTRICT keys, std::ptrdiff_t key_step,
                         const Ahead<T>& ahead, std::size_t first, T* HWY_RESTRICT scores,
                         std::size_t score_step) {
-  constexpr std::size_t kColumns = kPiece<T>;
   const std::size_t lanes = hn::Lanes(d);
+  const auto vector_step = static_cast<std::ptrdiff_t>(lanes) * key_step;
   hn::Vec<D> acc[R][G];
   ATTEST_UNROLL
   for (std::size_t r = 0; r < R; ++r) {
     ATTEST_UNROLL
     for (std::size_t g = 0; g < G; ++g) acc[r][g] = hn::Zero(d);
   }
-  const auto multiply = [&](std::size_t c, std::size_t t, hn::Vec<D>(&columns)[G][kColumns])
-                            HWY_ATTR {
-                              ATTEST_UNROLL
-                              for (std::size_t r = 0; r < R; ++r) {
-                                const hn::Vec<D> q = hn::Set(d, queries[r * query_step + c + t]);
-                                ATTEST_UNROLL
-                                for (std::size_t g = 0; g < G; ++g) {
-                                  acc[r][g] = MulAdd(policy, d, q, columns[g][t], acc[r][g]);
-                                }
-                              }
-                            };
-  const auto load = [&](std::size_t c, hn::Vec<D>(&columns)[G][kColumns]) HWY_ATTR {
-    ATTEST_UNROLL
-    for (std::size_t g = 0; g < G; ++g) {
-      LoadColumns(d, keys + static_cast<std::ptrdiff_t>(g * lanes) * key_step + c, key_step,
-                  columns[g]);
-    }
-  };
   std::size_t c = 0;
-  for (; c + kColumns <= dim; c += kColumns) {
-    hn::Vec<D> columns[G][kColumns];
-    load(c, columns);
+  for (; c + kStep<T> <= dim; c += kStep<T>) {
     if (ahead.rows != nullptr) PrefetchPart(ahead, first, G * lanes, c);
     ATTEST_UNROLL
-    for (std::size_t t = 0; t < kColumns; ++t) multiply(c, t, columns);
+    for (std::size_t g = 0; g < G; ++g) {
+      hn::Vec<D> columns[kStep<T>];
+      LoadColumns(d, keys + static_cast<std::ptrdiff_t>(g) * vector_step + c, key_step, columns);
+      ATTEST_UNROLL
+      for (std::size_t t = 0; t < kStep<T>; ++t) {
+        ATTEST_UNROLL
+        for (std::size_t r = 0; r < R; ++r) {
+          const hn::Vec<D> q = hn::Set(d, queries[r * query_step + c + t]);
+          acc[r][g] = MulAdd(policy, d, q, columns[t], acc[r][g]);
+        }
+      }
+    }
   }
-  if (c < dim) {
-    hn::Vec<D> columns[G][kColumns];
-    load(c, columns);
-    for (std::size_t t = 0; c + t < dim; ++t) multiply(c, t, columns);
+  for (std::size_t g = 0; c < dim && g < G; ++g) {  // columns that fill no step
+    hn::Vec<D> columns[kStep<T>];
+    LoadColumns(d, keys + static_cast<std::ptrdiff_t>(g) * vector_step + c, key_step, columns);
+    for (std::size_t t = 0; c + t < dim; ++t) {
+      for (std::size_t r = 0; r < R; ++r) {
+        const hn::Vec<D> q = hn::Set(d, queries[r * query_step + c + t]);
+        acc[r][g] = MulAdd(policy, d, q, columns[t], acc[r][g]);
+      }
+    }
   }
   ATTEST_UNROLL
   for (std::size_t r = 0; r < R; ++r) {
@@ -152,9 +189,9 @@ HWY_NOINLINE void DotGroup(Policy policy, D d, const T* HWY_RESTRICT queries,
                            T* HWY_RESTRICT scores, std::size_t score_step) {
   const std::size_t lanes = hn::Lanes(d);
   std::size_t r = 0;
-  const auto rest = [&](auto rows, auto vectors) HWY_ATTR {
+  const auto rest = [&](auto rows, auto number) HWY_ATTR {
     constexpr std::size_t kRows = decltype(rows)::value;
-    constexpr std::size_t kVectors = decltype(vectors)::value;
+    constexpr std::size_t kVectors = decltype(number)::value;
     for (; r + kRows <= count; r += kRows, ahead.rows = nullptr) {
       for (std::size_t j = 0; j < kKeyGroup; j += kVectors * lanes) {
         DotTile<kRows, kVectors>(policy, d, queries + r * query_step, query_step, dim,
@@ -164,11 +201,12 @@ HWY_NOINLINE void DotGroup(Policy policy, D d, const T* HWY_RESTRICT queries,
     }
   };
   const std::integral_constant<std::size_t, 1> one;
+  const std::integral_constant<std::size_t, HWY_TARGET <= HWY_AVX3 ? 1 : 2> vectors;
   const std::integral_constant<std::size_t, 2> two;
   rest(std::integral_constant<std::size_t, 8>(), one);
   rest(std::integral_constant<std::size_t, 4>(), one);
-  rest(two, two);
-  rest(one, two);
+  rest(two, vectors);
+  rest(one, vectors);
 }
 
 // scores[j] = sum over a of v_a[a] tanh(query[a] + hidden[a][j]) for the kKeyGroup keys j.

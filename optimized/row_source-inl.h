@@ -68,20 +68,22 @@ struct RowGroup {
 };
 
 // Rows first, ..., first + count - 1, in place or in `scratch`, which has room for kKeyGroup rows.
-// With `whole` kKeyGroup rows can be read, those beyond `count` of any value.
+// With `whole` kKeyGroup rows can be read, those beyond `count` of any value. While rows are
+// widened, those of `next` that are not read in place are asked for.
 template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE RowGroup<T> RowsOf(D d, const RowSource<T>& source, Index first, std::size_t count,
-                                bool whole, T* scratch) {
+                                bool whole, const NextRows<T>& next, T* scratch) {
   if (source.in_place() && (count == kKeyGroup || !whole)) {
     return {static_cast<const T*>(source.Row(first)), source.row_stride()};
   }
   const std::size_t step = Padded<T>(source.columns());
-  const std::size_t bytes = source.columns() * SizeOf(source.dtype());
+  const bool asks = next.source->column_stride() == 1 && !next.source->in_place();
+  const std::size_t bytes = next.source->columns() * SizeOf(next.source->dtype());
   const auto each = [&](const auto& read) HWY_ATTR {
     for (std::size_t r = 0; r < count; ++r) {
-      const Index next = first + static_cast<Index>(r + kKeyGroup);
-      if (source.Has(next)) {  // the next group's rows on their way
-        const auto* row = static_cast<const std::byte*>(source.Row(next));
+      const Index ahead = next.first + static_cast<Index>(r);
+      if (asks && next.source->Has(ahead)) {
+        const auto* row = static_cast<const std::byte*>(next.source->Row(ahead));
         for (std::size_t byte = 0; byte < bytes; byte += 64) hwy::Prefetch(row + byte);
       }
       read(source.Row(first + static_cast<Index>(r)), scratch + r * step);

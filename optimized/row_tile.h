@@ -50,6 +50,7 @@ class RowSource {
         dtype_(tensor.dtype),
         row_stride_(tensor.strides[2]),
         column_stride_(tensor.strides[3]),
+        row_bytes_(tensor.strides[2] * static_cast<Index>(SizeOf(tensor.dtype))),
         count_(tensor.shape[2]),
         columns_(static_cast<std::size_t>(tensor.shape[3])),
         in_place_(tensor.dtype == DTypeOf<T>::value && tensor.strides[3] == 1 &&
@@ -62,9 +63,7 @@ class RowSource {
   Index row_stride() const { return row_stride_; }
   Index column_stride() const { return column_stride_; }
   bool Has(Index j) const { return j < count_; }
-  const void* Row(Index j) const {
-    return data_ + j * row_stride_ * static_cast<Index>(SizeOf(dtype_));
-  }
+  const void* Row(Index j) const { return data_ + j * row_bytes_; }
 
   // kKeyGroup rows that will be read in place; nothing where they are not, or do not exist.
   Ahead<T> Next(Index first) const {
@@ -76,9 +75,17 @@ class RowSource {
   const std::byte* data_;
   DType dtype_;
   Index row_stride_, column_stride_;
+  Index row_bytes_;
   Index count_;
   std::size_t columns_;
   bool in_place_;
+};
+
+// The group of rows that is needed next.
+template <class T>
+struct NextRows {
+  const RowSource<T>* source;
+  Index first;
 };
 
 // One row of queries.

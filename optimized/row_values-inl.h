@@ -38,24 +38,35 @@ struct EveryKey {
 };
 using ListedKeys = const std::uint8_t*;
 
-// R rows and N vectors of columns.
+// Vectors that one cache line holds.
+template <class D>
+inline constexpr std::size_t kVectorsOf = 64 / sizeof(hn::TFromD<D>) / hn::MaxLanes(D());
+
+// R rows and N vectors of columns from column c on. Asks for the same of as many rows `ahead`.
 template <std::size_t R, std::size_t N, class Keys, class Policy, class D, class T = hn::TFromD<D>>
 HWY_INLINE void ValueTile(Policy policy, D d, const T* HWY_RESTRICT p, std::size_t p_step,
                           Keys keys, std::size_t count, const T* HWY_RESTRICT values,
-                          std::ptrdiff_t step, T* HWY_RESTRICT out, std::size_t out_step) {
+                          std::ptrdiff_t step, const Ahead<T>& ahead, std::size_t c,
+                          T* HWY_RESTRICT out, std::size_t out_step) {
   const std::size_t lanes = hn::Lanes(d);
+  const T* next = ahead.rows != nullptr ? ahead.rows + c : nullptr;
   hn::Vec<D> acc[R][N];
   ATTEST_UNROLL
   for (std::size_t r = 0; r < R; ++r) {
     ATTEST_UNROLL
-    for (std::size_t n = 0; n < N; ++n) acc[r][n] = hn::Load(d, out + r * out_step + n * lanes);
+    for (std::size_t n = 0; n < N; ++n) acc[r][n] = hn::Load(d, out + r * out_step + c + n * lanes);
   }
   for (std::size_t t = 0; t < count; ++t) {
     const std::size_t j = keys[t];
     const T* HWY_RESTRICT row = values + static_cast<std::ptrdiff_t>(j) * step;
     hn::Vec<D> v[N];
     ATTEST_UNROLL
-    for (std::size_t n = 0; n < N; ++n) v[n] = hn::LoadU(d, row + n * lanes);
+    for (std::size_t n = 0; n < N; ++n) v[n] = hn::LoadU(d, row + c + n * lanes);
+    if (next != nullptr) {  // the same columns of a row of the next group
+      ATTEST_UNROLL
+      for (std::size_t n = 0; n < N; n += kVectorsOf<D>) hwy::Prefetch(next + n * lanes);
+      next += ahead.step;
+    }
     ATTEST_UNROLL
     for (std::size_t r = 0; r < R; ++r) {
       const hn::Vec<D> weight = hn::Set(d, p[r * p_step + j]);
@@ -66,7 +77,7 @@ HWY_INLINE void ValueTile(Policy policy, D d, const T* HWY_RESTRICT p, std::size
   ATTEST_UNROLL
   for (std::size_t r = 0; r < R; ++r) {
     ATTEST_UNROLL
-    for (std::size_t n = 0; n < N; ++n) hn::Store(acc[r][n], d, out + r * out_step + n * lanes);
+    for (std::size_t n = 0; n < N; ++n) hn::Store(acc[r][n], d, out + r * out_step + c + n * lanes);
   }
 }
 
@@ -75,7 +86,8 @@ HWY_INLINE void ValueTile(Policy policy, D d, const T* HWY_RESTRICT p, std::size
 template <std::size_t R, class Keys, class Policy, class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void ValueRows(Policy policy, D d, const T* HWY_RESTRICT p, std::size_t p_step,
                             Keys keys, std::size_t count, const T* HWY_RESTRICT values,
-                            std::ptrdiff_t step, std::size_t columns, T* HWY_RESTRICT out) {
+                            std::ptrdiff_t step, const Ahead<T>& ahead, std::size_t columns,
+                            T* HWY_RESTRICT out) {
   // As many accumulators as fit beside the vectors of v, and no fewer than one.
   constexpr std::size_t kAccumulators = kTileVectors == 4 ? 16 : 8;
   constexpr std::size_t kWide = R >= kAccumulators      ? 1
@@ -84,10 +96,10 @@ HWY_NOINLINE void ValueRows(Policy policy, D d, const T* HWY_RESTRICT p, std::si
   const std::size_t lanes = hn::Lanes(d);
   std::size_t c = 0;
   for (; c + kWide * lanes <= columns; c += kWide * lanes) {
-    ValueTile<R, kWide>(policy, d, p, p_step, keys, count, values + c, step, out + c, columns);
+    ValueTile<R, kWide>(policy, d, p, p_step, keys, count, values, step, ahead, c, out, columns);
   }
   for (; c < columns; c += lanes) {
-    ValueTile<R, 1>(policy, d, p, p_step, keys, count, values + c, step, out + c, columns);
+    ValueTile<R, 1>(policy, d, p, p_step, keys, count, values, step, ahead, c, out, columns);
   }
 }
 
@@ -104,14 +116,7 @@ template <class Policy, class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void ValueGroup(Policy policy, D d, const AllowedKeys* allowed, std::size_t rows,
                              std::size_t size, const T* HWY_RESTRICT p, std::size_t p_step,
                              const T* HWY_RESTRICT values, std::ptrdiff_t step, std::size_t columns,
-                             const Ahead<T>& ahead, T* HWY_RESTRICT out) {
-  if (ahead.rows != nullptr) {
-    constexpr std::size_t kLine = 64 / sizeof(T);
-    const T* row = ahead.rows;
-    for (std::size_t j = 0; j < kKeyGroup; ++j, row += ahead.step) {
-      for (std::size_t c = 0; c < ahead.columns; c += kLine) hwy::Prefetch(row + c);
-    }
-  }
+                             Ahead<T> ahead, T* HWY_RESTRICT out) {
   std::size_t r = 0;
   const auto whole = [&](std::size_t row) HWY_ATTR {
     const AllowedKeys& keys = allowed[row];
@@ -123,8 +128,9 @@ HWY_NOINLINE void ValueGroup(Policy policy, D d, const AllowedKeys* allowed, std
       for (std::size_t i = 0; i < kRows; ++i) {
         if (!whole(r + i)) return;
       }
-      ValueRows<kRows>(policy, d, p + r * p_step, p_step, EveryKey(), size, values, step, columns,
-                       out + r * columns);
+      ValueRows<kRows>(policy, d, p + r * p_step, p_step, EveryKey(), size, values, step, ahead,
+                       columns, out + r * columns);
+      ahead.rows = nullptr;
     }
   };
   while (r < rows) {
@@ -141,8 +147,9 @@ HWY_NOINLINE void ValueGroup(Policy policy, D d, const AllowedKeys* allowed, std
         list[count++] = static_cast<std::uint8_t>(j);
       }
     }
-    ValueRows<1>(policy, d, p + r * p_step, p_step, ListedKeys(list), count, values, step, columns,
-                 out + r * columns);
+    ValueRows<1>(policy, d, p + r * p_step, p_step, ListedKeys(list), count, values, step, ahead,
+                 columns, out + r * columns);
+    ahead.rows = nullptr;
     ++r;
   }
 }
