@@ -25,7 +25,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include "optimized/attention-inl.h"
-#include "optimized/softmax-inl.h"
+#include "optimized/softmax_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attest {
