@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exponential of float vectors that every kernel here uses.
+// The exponential and the power of two of float and double vectors, over all arguments.
 //
-// Computes: exp(x) for every float x. With n = round(x / ln 2) and r = x - n ln 2, |r| < 0.34661:
-//     exp(x) = 2^n (1 + r + r^2 (c2 + c3 r + c4 r^2 + c5 r^3 + c6 r^4)).
-//   ln 2 is split in two, the first part of 15 bits, so that its product with n is exact. The
-//   coefficients are a minimax fit of the relative error with c0 = c1 = 1, rounded to float one by
-//   one, each followed by a new fit of those that remain; truncation error 0.053 * 2^-24.
-//   exp(-inf) = 0, exp(+-0) = 1 exactly, overflow (x > 88.7228) gives +inf, NaN gives NaN.
-// Shapes: one vector of any float tag; lanes do not interact.
-// Rounding points: r once (what that loses is added to the polynomial), each step of the polynomial
-//   and its last two sums r + (...) and 1 + (...), all to float. Results below 2^-126 are rounded
-//   once more, by the second multiplication with a power of two: underflow is gradual.
-//   The bits depend only on whether MulAdd is fused (AVX2, AVX3) or not (SSE4, SSSE3, EMU128,
-//   SCALAR), not on the number of lanes.
-// Bound: 0.891 ULP, by exhaustion over all 2^32 floats. ULP = |got - exact| / ulp(exact), 2^-149
-//   for subnormal results.
-// Measured: by Exhaustive.EveryFloat of properties/exp_test.cc, which prints it under
-//   ATTEST_EXHAUSTIVE=1:
-//     AVX3, AVX2           x < 0: 0.865310 at -0x1.78ffdcp+2,  x > 0: 0.875030 at 0x1.f31782p+3
-//     SSE4, SSSE3, EMU128  x < 0: 0.888349 at -0x1.4b00d2p+2,  x > 0: 0.890316 at 0x1.2067a6p+2
-//   SCALAR gives the bits of the second line (ExpBits.DependOnlyOnWhetherMulAddIsFused, sampled).
+// Computes: exp(x + x_low) and 2^y. With n = round(x / ln 2) and r = x - n ln 2, |r| < 0.34661:
+//     exp(x) = 2^n (1 + r + r^2 (c2 + c3 r + ...)),
+//   float up to c6, double up to c12. ln 2 is split in two, the first part of 15 (41) bits, so that
+//   its product with n is exact. The coefficients are a minimax fit of the relative error with
+//   c0 = c1 = 1, rounded one by one, each followed by a new fit of those that remain; truncation
+//   error 0.053 * 2^-24, 2^-63.8. 2^y: n = round(y), r = (y - n) ln 2 to twice the precision.
+//   exp(-inf) = 0, exp(+-0) = 1 exactly, overflow gives +inf, a NaN a NaN; integer y gives an exact
+//   power of two.
+// Shapes: one vector of any float or double tag; lanes do not interact.
+// Rounding points: r, what that loses is kept as r_low; each step of the polynomial; t = r_low +
+//   r^2 (...); 1 + r, what that loses is added to t exactly; the last sum. Subnormal results are
+//   rounded once more: underflow is gradual. Reproducible: the same bits on every target; Fast and
+//   Accurate differ in fused (AVX2, AVX3) and unfused MulAdd only.
+// Bound: Accurate 0.75 ULP, Fast and Reproducible 0.79 ULP, where subnormal results have the
+// largest
+//   error. Floats: by exhaustion; doubles: docs/functions.md. ULP = |got - exact| / ulp(exact),
+//   2^(emin-p+1) for subnormal results.
+// Measured: properties/functions_test.cc; docs/functions.md has the table.
+
+#include "optimized/exp2-inl.h"
 
 // Highway's include guard: the header is compiled once per target.
 #if defined(ATTEST_OPTIMIZED_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -30,48 +31,151 @@
 #endif
 
 #include <hwy/highway.h>
+#include "optimized/arithmetic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attest {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// 2^n for -126 <= n <= 127; any other n gives some float.
-template <class D, class VI>
-HWY_INLINE hn::Vec<D> PowerOfTwo(D d, VI n) {
-  const hn::RebindToSigned<D> di;
-  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
+template <class T>
+struct ExpConstants;
+template <>
+struct ExpConstants<float> {
+  static constexpr float kLowest = -104.5f;  // below exp is 0, above kHighest +inf
+  static constexpr float kHighest = 89.5f;
+  static constexpr float kLowestPower = -151.0f;
+  static constexpr float kHighestPower = 128.5f;
+  static constexpr float kLog2E = 0x1.715476p+0f;
+  static constexpr float kLn2High = 0x1.62e4p-1f;  // 15 bits
+  static constexpr float kLn2Low = 0x1.7f7d1cp-20f;
+  static constexpr float kLn2 = 0x1.62e430p-1f;  // rounded, and what is missing
+  static constexpr float kLn2Rest = -0x1.05c610p-29f;
+  static constexpr float kCoefficients[] = {0x1.fffffcp-2f, 0x1.555492p-3f, 0x1.5558acp-5f,
+                                            0x1.12397ep-7f, 0x1.6a5178p-10f};
+};
+template <>
+struct ExpConstants<double> {
+  static constexpr double kLowest = -746.0;
+  static constexpr double kHighest = 710.0;
+  static constexpr double kLowestPower = -1076.0;
+  static constexpr double kHighestPower = 1024.5;
+  static constexpr double kLog2E = 0x1.71547652b82fep+0;
+  static constexpr double kLn2High = 0x1.62e42fefa4p-1;  // 41 bits
+  static constexpr double kLn2Low = -0x1.8432a1b0e2634p-43;
+  static constexpr double kLn2 = 0x1.62e42fefa39efp-1;
+  static constexpr double kLn2Rest = 0x1.abc9e3b39803fp-56;
+  static constexpr double kCoefficients[] = {
+      0x1.0000000000000p-1,  0x1.555555555555ap-3,  0x1.5555555555530p-5,  0x1.111111110f167p-7,
+      0x1.6c16c16c276f9p-10, 0x1.a01a01b1e38eep-13, 0x1.a01a014f76d86p-16, 0x1.71ddf38c96f2fp-19,
+      0x1.27e594a015343p-22, 0x1.af66af1769137p-26, 0x1.1e59e370cc2a6p-29};
+};
+
+// c[0] + c[1] x + c[2] x^2 + ... by Horner's rule.
+template <class Policy, class D, std::size_t kCount>
+HWY_INLINE hn::Vec<D> Polynomial(Policy policy, D d, hn::Vec<D> x,
+                                 const hn::TFromD<D> (&c)[kCount]) {
+  hn::Vec<D> p = hn::Set(d, c[kCount - 1]);
+  for (std::size_t i = kCount - 1; i-- > 0;) p = MulAdd(policy, d, p, x, hn::Set(d, c[i]));
+  return p;
 }
 
+// x - n ln 2 = high + low and the sum of n and kShifter, for n = round(x / ln 2).
 template <class D>
-HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
+struct ReducedArgument {
+  hn::Vec<D> high;
+  hn::Vec<D> low;
+  hn::Vec<D> n;
+  hn::Vec<D> shifted;
+};
+
+// Products and sums by themselves, never fused: both parts are as good, and the same everywhere.
+template <class D>
+HWY_INLINE ReducedArgument<D> ReduceByLn2(D d, hn::Vec<D> x) {
+  using Constants = ExpConstants<hn::TFromD<D>>;
+  ReducedArgument<D> reduced;
+  const hn::Vec<D> shifter = hn::Set(d, FloatBits<hn::TFromD<D>>::kShifter);
+  reduced.shifted = hn::Add(hn::Mul(x, hn::Set(d, Constants::kLog2E)), shifter);
+  reduced.n = hn::Sub(reduced.shifted, shifter);
+  const auto x1 = hn::Sub(x, hn::Mul(reduced.n, hn::Set(d, Constants::kLn2High)));  // exact
+  const auto x2 = hn::Mul(reduced.n, hn::Set(d, Constants::kLn2Low));
+  reduced.high = hn::Sub(x1, x2);
+  reduced.low = hn::Sub(hn::Sub(x1, reduced.high), x2);
+  return reduced;
+}
+
+// exp(high + low) - 1 - high for a reduced argument.
+template <class Policy, class D>
+HWY_INLINE hn::Vec<D> ExpTail(Policy policy, D d, hn::Vec<D> high, hn::Vec<D> low) {
+  const auto q = Polynomial(policy, d, high, ExpConstants<hn::TFromD<D>>::kCoefficients);
+  return MulAdd(policy, d, q, hn::Mul(high, high), low);
+}
+
+// 1 + high + tail, rounded nearly once, times 2^n. Accurate rounds subnormal results nearly once
+// too, where the product alone would round what is rounded already.
+template <class Policy, class D>
+HWY_INLINE hn::Vec<D> ScaledExp(Policy /*policy*/, D d, const ReducedArgument<D>& r,
+                                hn::Vec<D> tail) {
+  using T = hn::TFromD<D>;
   using V = hn::Vec<D>;
-  // Beyond these the result is 0 (below 2^-150) or +inf (above 2^128). Comparisons instead of Min
-  // and Max: a NaN must stay, and Highway leaves open which operand Min and Max return for one.
-  const V lowest = hn::Set(d, -104.5f);
-  const V highest = hn::Set(d, 89.5f);
-  x = hn::IfThenElse(hn::Lt(x, lowest), lowest, x);
-  x = hn::IfThenElse(hn::Gt(x, highest), highest, x);
+  using Bits = FloatBits<T>;
+  const V one = hn::Set(d, T{1});
+  const V y = hn::Add(one, r.high);
+  const V low = hn::Add(hn::Sub(r.high, hn::Sub(y, one)), tail);
+  V sum = hn::Add(y, low);
+  if constexpr (kModeOf<Policy> == Mode::kAccurate) {
+    // For n <= emin = 1 - kBias the result is a multiple of 2^(emin - p + 1), that is, y + low one
+    // of 2^(k - p + 1) with k = emin - n, the spacing of the numbers in [2^k, 2^(k+1)). A sum with
+    // 2^k lies there for k > 0, one with 5/16 for k = 0, since 0.7 < y < 1.42.
+    const hn::RebindToSigned<D> di;
+    const V emin = hn::Set(d, T{1 - Bits::kBias});
+    const auto n = hn::Sub(hn::BitCast(di, r.shifted), hn::BitCast(di, hn::Set(d, Bits::kShifter)));
+    const V power = hn::BitCast(d, hn::ShiftLeft<Bits::kMantissa>(hn::Sub(hn::Set(di, 1), n)));
+    const V offset = hn::IfThenElse(hn::Eq(r.n, emin), hn::Set(d, T{0.3125}), power);
+    const V coarse = hn::Add(y, offset);
+    const V rest = hn::Add(hn::Sub(y, hn::Sub(coarse, offset)), low);
+    const V rounded = hn::Sub(hn::Add(coarse, rest), offset);
+    sum = hn::IfThenElse(hn::Le(r.n, emin), rounded, sum);
+  }
+#if ATTEST_HAS_SCALE_INSTRUCTIONS
+  return Scale(d, sum, r.n);
+#else
+  return ScaleInHalves(d, sum, r.shifted);
+#endif
+}
 
-  const auto n = hn::NearestInt(hn::Mul(x, hn::Set(d, 0x1.715476p+0f)));  // log2(e)
-  const V nf = hn::ConvertTo(d, n);
-  const V ln2_high = hn::Set(d, 0x1.62e4p-1f);
-  const V ln2_low = hn::Set(d, 0x1.7f7d1cp-20f);
-  const V x1 = hn::NegMulAdd(nf, ln2_high, x);  // exact
-  const V r = hn::NegMulAdd(nf, ln2_low, x1);
-  const V r_low = hn::NegMulAdd(nf, ln2_low, hn::Sub(x1, r));  // what the rounding of r lost
+// exp(x + x_low) for |x_low| of an ULP of x at most; x_low must be 0 where x is infinite.
+template <class Policy, class D>
+HWY_INLINE hn::Vec<D> Exp(Policy policy, D d, hn::Vec<D> x, hn::Vec<D> x_low) {
+  using Constants = ExpConstants<hn::TFromD<D>>;
+  x = ClampBelow(d, hn::Set(d, Constants::kLowest), x);
+  x = ClampAbove(d, hn::Set(d, Constants::kHighest), x);
+  ReducedArgument<D> r = ReduceByLn2(d, x);
+  r.low = hn::Add(r.low, x_low);
+  return ScaledExp(policy, d, r, ExpTail(policy, d, r.high, r.low));
+}
 
-  V q = hn::Set(d, 0x1.6a5178p-10f);                 // c6
-  q = hn::MulAdd(q, r, hn::Set(d, 0x1.12397ep-7f));  // c5
-  q = hn::MulAdd(q, r, hn::Set(d, 0x1.5558acp-5f));  // c4
-  q = hn::MulAdd(q, r, hn::Set(d, 0x1.555492p-3f));  // c3
-  q = hn::MulAdd(q, r, hn::Set(d, 0x1.fffffcp-2f));  // c2
-  const V p = hn::Add(r, hn::MulAdd(q, hn::Mul(r, r), r_low));
-  const V y = hn::Add(hn::Set(d, 1.0f), p);
+template <class Policy, class D>
+HWY_INLINE hn::Vec<D> Exp(Policy policy, D d, hn::Vec<D> x) {
+  return Exp(policy, d, x, hn::Zero(d));
+}
 
-  // -151 <= n <= 129: 2^n itself may not be a normal float, its two halves are.
-  const auto half = hn::ShiftRight<1>(n);
-  return hn::Mul(hn::Mul(y, PowerOfTwo(d, half)), PowerOfTwo(d, hn::Sub(n, half)));
+// 2^y for every y. Exp2 of optimized/exp2-inl.h is the faster one for the floats up to 127.5.
+template <class Policy, class D>
+HWY_INLINE hn::Vec<D> Exp2OfAny(Policy policy, D d, hn::Vec<D> y) {
+  using Constants = ExpConstants<hn::TFromD<D>>;
+  y = ClampBelow(d, hn::Set(d, Constants::kLowestPower), y);
+  y = ClampAbove(d, hn::Set(d, Constants::kHighestPower), y);
+  const hn::Vec<D> shifter = hn::Set(d, FloatBits<hn::TFromD<D>>::kShifter);
+  ReducedArgument<D> r;
+  r.shifted = hn::Add(y, shifter);
+  r.n = hn::Sub(r.shifted, shifter);
+  const hn::Vec<D> f = hn::Sub(y, r.n);  // exact
+  const hn::Vec<D> ln2 = hn::Set(d, Constants::kLn2);
+  r.high = hn::Mul(f, ln2);
+  const hn::Vec<D> lost = FusedMulAdd(d, f, ln2, hn::Neg(r.high));
+  r.low = MulAdd(policy, d, f, hn::Set(d, Constants::kLn2Rest), lost);
+  return ScaledExp(policy, d, r, ExpTail(policy, d, r.high, r.low));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -17,6 +17,9 @@
 //   0.809777 at -0x1.00f69p-1 (SSE4, SSSE3 and EMU128 but for Reproducible), 0.829939 at
 //   -0x1.fa41d6p+6 (Fast on AVX3).
 
+#include <cstdint>
+#include <type_traits>
+
 // Highway's include guard: the header is compiled once per target.
 #if defined(ATTEST_OPTIMIZED_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ATTEST_OPTIMIZED_EXP2_INL_H_
@@ -33,15 +36,65 @@ namespace attest {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// x, but at least `lowest`; a NaN stays. x86's maximum returns its second operand for a NaN,
-// EMU128's and SCALAR's the other operand than the NaN.
+// x86's maximum and minimum return their second operand for a NaN, those of EMU128 and SCALAR the
+// other one than the NaN.
+#undef ATTEST_MAX_KEEPS_SECOND_NAN
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+#define ATTEST_MAX_KEEPS_SECOND_NAN 1
+#else
+#define ATTEST_MAX_KEEPS_SECOND_NAN 0
+#endif
+
+// x, but at least `lowest`; a NaN stays.
 template <class D>
 HWY_INLINE hn::Vec<D> ClampBelow(D /*d*/, hn::Vec<D> lowest, hn::Vec<D> x) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+#if ATTEST_MAX_KEEPS_SECOND_NAN
   return hn::Max(lowest, x);
 #else
   return hn::IfThenElse(hn::Lt(x, lowest), lowest, x);
 #endif
+}
+
+// x, but at most `highest`; a NaN stays.
+template <class D>
+HWY_INLINE hn::Vec<D> ClampAbove(D /*d*/, hn::Vec<D> highest, hn::Vec<D> x) {
+#if ATTEST_MAX_KEEPS_SECOND_NAN
+  return hn::Min(highest, x);
+#else
+  return hn::IfThenElse(hn::Gt(x, highest), highest, x);
+#endif
+}
+
+// Adding this rounds |x| < 2^22 (2^51) to an integer, ties to even, and leaves that in the last
+// bits of the sum, on top of kBias.
+template <class T>
+struct FloatBits;
+template <>
+struct FloatBits<float> {
+  static constexpr int kBias = 127;
+  static constexpr int kMantissa = 23;
+  static constexpr float kShifter = 0x1.8p23f;
+};
+template <>
+struct FloatBits<double> {
+  static constexpr int kBias = 1023;
+  static constexpr int kMantissa = 52;
+  static constexpr double kShifter = 0x1.8p52;
+};
+
+// x 2^n, rounded once where the result is subnormal, for the integer n that a sum with kShifter
+// ends in; n is at most about twice an exponent of a normal number.
+template <class D>
+HWY_INLINE hn::Vec<D> ScaleInHalves(D d, hn::Vec<D> x, hn::Vec<D> shifted) {
+  using Bits = FloatBits<hn::TFromD<D>>;
+  const hn::RebindToSigned<D> di;
+  const auto bias = hn::Set(di, Bits::kBias);
+  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, hn::Set(d, Bits::kShifter)));
+  // 2^n itself may not be a normal number, its two halves are.
+  const auto half = hn::ShiftRight<1>(n);
+  const auto high = hn::ShiftLeft<Bits::kMantissa>(hn::Add(half, bias));
+  const auto low = hn::ShiftLeft<Bits::kMantissa>(hn::Add(hn::Sub(n, half), bias));
+  return hn::Mul(hn::Mul(x, hn::BitCast(d, high)), hn::BitCast(d, low));
 }
 
 #undef ATTEST_HAS_SCALE_INSTRUCTIONS
@@ -54,28 +107,40 @@ HWY_INLINE hn::Vec<D> ClampBelow(D /*d*/, hn::Vec<D> lowest, hn::Vec<D> x) {
 #if ATTEST_HAS_SCALE_INSTRUCTIONS
 
 // x - round(x), ties to even, and 0 for an infinity.
-HWY_INLINE hn::Vec512<float> Fraction(hn::Vec512<float> x) {
-  return hn::Vec512<float>{_mm512_reduce_ps(x.raw, _MM_FROUND_NO_EXC)};
-}
-HWY_INLINE hn::Vec256<float> Fraction(hn::Vec256<float> x) {
-  return hn::Vec256<float>{_mm256_reduce_ps(x.raw, _MM_FROUND_NO_EXC)};
-}
-template <std::size_t kLanes>
-HWY_INLINE hn::Vec128<float, kLanes> Fraction(hn::Vec128<float, kLanes> x) {
-  return hn::Vec128<float, kLanes>{_mm_reduce_ps(x.raw, _MM_FROUND_NO_EXC)};
+template <class D>
+HWY_INLINE hn::Vec<D> Fraction(D /*d*/, hn::Vec<D> x) {
+  using V = hn::Vec<D>;
+  static_assert(std::is_same_v<hn::TFromD<D>, float>);
+  if constexpr (sizeof(V) == 64) {
+    return V{_mm512_reduce_ps(x.raw, _MM_FROUND_NO_EXC)};
+  } else if constexpr (sizeof(V) == 32) {
+    return V{_mm256_reduce_ps(x.raw, _MM_FROUND_NO_EXC)};
+  } else {
+    return V{_mm_reduce_ps(x.raw, _MM_FROUND_NO_EXC)};
+  }
 }
 
-// x 2^n for an integer n of any size, rounded once where the result is subnormal.
-HWY_INLINE hn::Vec512<float> Scale(hn::Vec512<float> x, hn::Vec512<float> n) {
-  return hn::Vec512<float>{_mm512_scalef_ps(x.raw, n.raw)};
-}
-HWY_INLINE hn::Vec256<float> Scale(hn::Vec256<float> x, hn::Vec256<float> n) {
-  return hn::Vec256<float>{_mm256_scalef_ps(x.raw, n.raw)};
-}
-template <std::size_t kLanes>
-HWY_INLINE hn::Vec128<float, kLanes> Scale(hn::Vec128<float, kLanes> x,
-                                           hn::Vec128<float, kLanes> n) {
-  return hn::Vec128<float, kLanes>{_mm_scalef_ps(x.raw, n.raw)};
+// x 2^floor(n) for any n, rounded once where the result is subnormal.
+template <class D>
+HWY_INLINE hn::Vec<D> Scale(D /*d*/, hn::Vec<D> x, hn::Vec<D> n) {
+  using V = hn::Vec<D>;
+  constexpr bool kFloat = std::is_same_v<hn::TFromD<D>, float>;
+  if constexpr (sizeof(V) == 64) {
+    if constexpr (kFloat)
+      return V{_mm512_scalef_ps(x.raw, n.raw)};
+    else
+      return V{_mm512_scalef_pd(x.raw, n.raw)};
+  } else if constexpr (sizeof(V) == 32) {
+    if constexpr (kFloat)
+      return V{_mm256_scalef_ps(x.raw, n.raw)};
+    else
+      return V{_mm256_scalef_pd(x.raw, n.raw)};
+  } else {
+    if constexpr (kFloat)
+      return V{_mm_scalef_ps(x.raw, n.raw)};
+    else
+      return V{_mm_scalef_pd(x.raw, n.raw)};
+  }
 }
 
 // The 512-bit register that begins with these lanes (the others are undefined), and back.
@@ -145,32 +210,21 @@ HWY_INLINE hn::Vec<D> Exp2(Policy policy, D d, hn::Vec<D> y) {
   if constexpr (kModeOf<Policy> == Mode::kFast) {
     return Narrow(d, Exp2ByTable(Widen(y)));
   } else {
-    const hn::Vec<D> f = Fraction(y);
-    return Scale(Exp2Polynomial(policy, d, f), hn::Sub(y, f));
+    const hn::Vec<D> f = Fraction(d, y);
+    return Scale(d, Exp2Polynomial(policy, d, f), hn::Sub(y, f));
   }
 #else
   using V = hn::Vec<D>;
-  const hn::RebindToSigned<D> di;
   constexpr bool kGradual = kModeOf<Policy> != Mode::kFast;
   const V clamped = ClampBelow(d, hn::Set(d, kGradual ? -151.0f : -127.0f), y);
-  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the last bits of the sum; 127 more are
-  // the bias of an exponent.
-  const V shifter = hn::Set(d, 0x1.8p23f + 127.0f);
+  // Flushed, the sum ends in n + 127, the bits of 2^n (0 for n = -127).
+  const V shifter = hn::Set(d, FloatBits<float>::kShifter + (kGradual ? 0.0f : 127.0f));
   const V shifted = hn::Add(clamped, shifter);
   const V f = hn::Sub(clamped, hn::Sub(shifted, shifter));
   const V p = Exp2Polynomial(policy, d, f);
-  const auto n = hn::BitCast(di, shifted);
-  if constexpr (!kGradual) {
-    return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(n)));  // n = -127 makes 0
-  } else {
-    // 2^n itself may not be a normal float, its two halves are.
-    const auto bias = hn::Set(di, 127);
-    const auto exponent = hn::Sub(n, hn::BitCast(di, shifter));
-    const auto half = hn::ShiftRight<1>(exponent);
-    const V high = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-    const V low = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
-    return hn::Mul(hn::Mul(p, high), low);
-  }
+  if constexpr (kGradual) return ScaleInHalves(d, p, shifted);
+  const hn::RebindToSigned<D> di;
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 #endif
 }
 

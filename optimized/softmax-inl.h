@@ -43,7 +43,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
 HWY_INLINE float ExpOfScalar(D d, float x) {
-  return hn::GetLane(Exp(d, hn::Set(d, x)));
+  return hn::GetLane(Exp(Fast(), d, hn::Set(d, x)));
 }
 
 // Largest of 64 floats. NaNs are skipped or returned, as the target's Max has it: the exponential
@@ -62,7 +62,7 @@ template <class D>
 HWY_INLINE void ExpBlock(D d, const float* x, float shift, float* y, float* HWY_RESTRICT sums) {
   const hn::Vec<D> s = hn::Set(d, shift);
   for (std::size_t i = 0; i < kBlock; i += hn::Lanes(d)) {
-    const hn::Vec<D> e = Exp(d, hn::Sub(hn::LoadU(d, x + i), s));
+    const hn::Vec<D> e = Exp(Fast(), d, hn::Sub(hn::LoadU(d, x + i), s));
     hn::StoreU(e, d, y + i);
     hn::Store(hn::Add(hn::Load(d, sums + i), e), d, sums + i);
   }
@@ -73,7 +73,7 @@ template <class D>
 HWY_INLINE void NormaliseBlock(D d, const float* x, float shift, float inverse, float* y) {
   const hn::Vec<D> s = hn::Set(d, shift);
   for (std::size_t i = 0; i < kBlock; i += hn::Lanes(d)) {
-    const hn::Vec<D> e = Exp(d, hn::Sub(hn::LoadU(d, x + i), s));
+    const hn::Vec<D> e = Exp(Fast(), d, hn::Sub(hn::LoadU(d, x + i), s));
     hn::StoreU(hn::Mul(e, hn::Set(d, inverse)), d, y + i);
   }
 }
