@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tiled forward kernels with double scores: f64 in every mode, and f32 accurately.
+#include <type_traits>
+
 #include "optimized/forward_task.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -20,7 +22,10 @@ const ForwardKernels<double, T>* Kernels() {
   return &kKernels;
 }
 
-const ForwardKernels<double, double>* FastF64() { return Kernels<Fast, double>(); }
+// Where multiply-adds are fused anyway, Fast is Reproducible: one kernel serves both.
+using FastOrSame = std::conditional_t<HWY_NATIVE_FMA, Reproducible, Fast>;
+
+const ForwardKernels<double, double>* FastF64() { return Kernels<FastOrSame, double>(); }
 const ForwardKernels<double, double>* ReproducibleF64() { return Kernels<Reproducible, double>(); }
 const ForwardKernels<double, double>* AccurateF64() { return Kernels<Accurate, double>(); }
 const ForwardKernels<double, float>* AccurateF32() { return Kernels<Accurate, float>(); }

@@ -32,46 +32,13 @@
 #endif
 
 #include <hwy/highway.h>
-#include "optimized/exp2-inl.h"
 #include "optimized/query_scores-inl.h"
+#include "optimized/weight-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attest {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// The maximum, or 0 where it is -infinity: what is subtracted, so that no score at all gives
-// 2^(-inf - 0) = 0 instead of NaN.
-template <class D, class Vec = hn::Vec<D>>
-HWY_INLINE Vec ShiftOf(D d, Vec max) {
-  const Vec none = hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity());
-  return hn::IfThenElseZero(hn::Ne(max, none), max);
-}
-
-// 2^y, y <= 0, of twice as many doubles as a vector holds, rounded to float once; NaN and -infinity
-// as Exp2 has them.
-template <class D, class VecD>
-HWY_INLINE hn::Vec<D> Exp2OfDoubles(D d, VecD low, VecD high) {
-  const hn::Half<D> dh;
-  const Tag<double> dd;
-  const hn::RebindToSigned<D> di;
-  const VecD lowest = hn::Set(dd, -200.0);  // 2^-200 is 0 in float
-  low = ClampBelow(dd, lowest, low);
-  high = ClampBelow(dd, lowest, high);
-  const VecD low_n = hn::Round(low);
-  const VecD high_n = hn::Round(high);
-  // The fractions are exact in double; rounding one to float changes the result by 2^-26 ln 2.
-  const hn::Vec<D> f = hn::Combine(d, hn::DemoteTo(dh, hn::Sub(high, high_n)),
-                                   hn::DemoteTo(dh, hn::Sub(low, low_n)));
-  const auto n = hn::ConvertTo(
-      di, hn::Combine(d, hn::DemoteTo(dh, high_n), hn::DemoteTo(dh, low_n)));
-  // 2^n may not be a normal float, its two halves are.
-  const auto bias = hn::Set(di, 127);
-  const auto half = hn::ShiftRight<1>(n);
-  const auto first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const auto second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(n, half), bias)));
-  return hn::Mul(hn::Mul(Exp2Polynomial(Accurate(), d, f), first), second);
-}
 
 // to[i] = from[i] in the other type.
 template <class S, class T>
@@ -161,49 +128,52 @@ class QueryBlock {
 
   // Scores to weights; the sums of the rows.
   void Weigh(const Segments<V>& segments, const S* HWY_RESTRICT max, S* HWY_RESTRICT sums) {
-    const DS d;
-    for (std::size_t v = 0; v < V; ++v) hn::Store(hn::Zero(d), d, sums + v * kLanes);
-    ForEachSegment(segments, [&](auto first, std::size_t begin, std::size_t end) HWY_ATTR {
-      constexpr std::size_t kFirst = decltype(first)::value;
-      const S* HWY_RESTRICT scores = scores_.scores();
-      VS shift[V];
-      VS sum[V];
-      ATTEST_UNROLL
-      for (std::size_t v = kFirst; v < V; ++v) {
-        shift[v] = ShiftOf(d, hn::Load(d, max + v * kLanes));
-        sum[v] = hn::Load(d, sums + v * kLanes);
-      }
-      for (std::size_t t = begin; t < end; ++t) {
-        WeighKey<kFirst>(scores + t * kQueries, shift, sum, weights_ + t * kQueries);
-      }
-      ATTEST_UNROLL
-      for (std::size_t v = kFirst; v < V; ++v) hn::Store(sum[v], d, sums + v * kLanes);
-    });
+    constexpr std::size_t kStep = sizeof(S) / sizeof(T);  // vectors that are handled together
+    for (std::size_t i = 0; i < kQueries; ++i) sums[i] = 0;
+    const std::size_t all = segments.end[0];
+    WeighKeys<V>(0, 0, all, max, sums);
+    for (std::size_t v = kStep; v < V; v += kStep) {
+      WeighKeys<kStep>(v, all, segments.end[v], max, sums);
+    }
   }
 
-  template <std::size_t First>
-  HWY_INLINE void WeighKey(const S* scores, const VS (&shift)[V], VS (&sum)[V], T* weights) {
+  // Of keys [begin, end) and Count vectors of queries.
+  template <std::size_t Count>
+  HWY_INLINE void WeighKeys(std::size_t first, std::size_t begin, std::size_t end,
+                            const S* HWY_RESTRICT max, S* HWY_RESTRICT sums) {
     const DS d;
-    if constexpr (kSameType) {
-      ATTEST_UNROLL
-      for (std::size_t v = First; v < V; ++v) {
-        const VS p = Exp2(Policy(), d, hn::Sub(hn::Load(d, scores + v * kLanes), shift[v]));
-        hn::Store(p, d, weights + v * kLanes);
-        sum[v] = hn::Add(sum[v], p);
-      }
-    } else if constexpr (First % 2 == 0) {
-      const DT dt;
-      const hn::Half<DT> dh;
-      ATTEST_UNROLL
-      for (std::size_t v = First; v < V; v += 2) {
-        const VS low = hn::Sub(hn::Load(d, scores + v * kLanes), shift[v]);
-        const VS high = hn::Sub(hn::Load(d, scores + (v + 1) * kLanes), shift[v + 1]);
-        const VT p = Exp2OfDoubles(dt, low, high);
-        hn::Store(p, dt, weights + v * kLanes);
-        sum[v] = hn::Add(sum[v], hn::PromoteTo(d, hn::LowerHalf(dh, p)));
-        sum[v + 1] = hn::Add(sum[v + 1], hn::PromoteTo(d, hn::UpperHalf(dh, p)));
+    VS shift[Count];
+    VS sum[Count];
+    ATTEST_UNROLL
+    for (std::size_t v = 0; v < Count; ++v) {
+      shift[v] = ShiftOf(d, hn::Load(d, max + (first + v) * kLanes));
+      sum[v] = hn::Load(d, sums + (first + v) * kLanes);
+    }
+    for (std::size_t t = begin; t < end; ++t) {
+      const S* const scores = scores_.scores() + t * kQueries + first * kLanes;
+      T* const weights = weights_ + t * kQueries + first * kLanes;
+      if constexpr (kSameType) {
+        ATTEST_UNROLL
+        for (std::size_t v = 0; v < Count; ++v) {
+          const VS p = WeightOf(Policy(), d, hn::Sub(hn::Load(d, scores + v * kLanes), shift[v]));
+          hn::Store(p, d, weights + v * kLanes);
+          sum[v] = hn::Add(sum[v], p);
+        }
+      } else {
+        const DT dt;
+        const hn::Half<DT> dh;
+        for (std::size_t v = 0; v < Count; v += 2) {
+          const VS low = hn::Sub(hn::Load(d, scores + v * kLanes), shift[v]);
+          const VS high = hn::Sub(hn::Load(d, scores + (v + 1) * kLanes), shift[v + 1]);
+          const VT p = WeightsOf(dt, low, high);
+          hn::Store(p, dt, weights + v * kLanes);
+          sum[v] = hn::Add(sum[v], hn::PromoteTo(d, hn::LowerHalf(dh, p)));
+          sum[v + 1] = hn::Add(sum[v + 1], hn::PromoteTo(d, hn::UpperHalf(dh, p)));
+        }
       }
     }
+    ATTEST_UNROLL
+    for (std::size_t v = 0; v < Count; ++v) hn::Store(sum[v], d, sums + (first + v) * kLanes);
   }
 
   // Takes a block's maximum and sum into those of the rows so far; the factors of o and o_b.
@@ -216,8 +186,8 @@ class QueryBlock {
       const VS part_max = hn::Load(d, block_max + i);
       const VS max = hn::Max(old_max, part_max);
       const VS shift = ShiftOf(d, max);
-      const VS old = Exp2(Policy(), d, hn::Sub(old_max, shift));
-      const VS part = Exp2(Policy(), d, hn::Sub(part_max, shift));
+      const VS old = WeightOf(Policy(), d, hn::Sub(old_max, shift));
+      const VS part = WeightOf(Policy(), d, hn::Sub(part_max, shift));
       const VS sum = MulAdd(Policy(), d, hn::Load(d, sum_ + i), old,
                             hn::Mul(hn::Load(d, block_sum + i), part));
       hn::Store(max, d, max_ + i);
@@ -445,7 +415,7 @@ class QueryBlock {
         const VS inverse = hn::Div(hn::Set(d, S{1}), hn::Load(d, sum_ + v * kLanes));
         for (std::size_t t = 0; t < n; ++t) {
           S* const at = scores_.scores() + t * kQueries + v * kLanes;
-          const VS p = Exp2(Policy(), d, hn::Sub(hn::Load(d, at), shift));
+          const VS p = WeightOf(Policy(), d, hn::Sub(hn::Load(d, at), shift));
           hn::Store(hn::Mul(p, inverse), d, at);
         }
       }

@@ -127,14 +127,13 @@ class QueryScores {
     for (std::size_t v = 0; v < V; ++v) {
       hn::Store(hn::Set(d, -std::numeric_limits<S>::infinity()), d, max + v * kLanes);
     }
-    ForEachSegment(segments, [&](auto first, std::size_t begin, std::size_t end) HWY_ATTR {
-      constexpr std::size_t kFirst = decltype(first)::value;
-      if (task_.score == ScoreKind::kAdditive) {
-        AddScores<kFirst>(j, begin, end, max);
-      } else {
-        DotScores<kFirst>(j, begin, end, max);
-      }
-    });
+    if (task_.score == ScoreKind::kAdditive) {
+      AdditiveScores(j, segments, max);
+    } else {
+      ForEachSegment(segments, [&](auto first, std::size_t begin, std::size_t end) HWY_ATTR {
+        DotScores<decltype(first)::value>(j, begin, end, max);
+      });
+    }
     if (task_.cap == 0.0 && covered && !has_terms()) return;
     if (has_terms()) StageTerms(j, segments.end[V - 1]);
     Finish(j, segments, max);
@@ -203,21 +202,21 @@ class QueryScores {
         });
   }
 
-  template <std::size_t First>
-  HWY_INLINE void AddScores(Index j, std::size_t begin, std::size_t end, S* HWY_RESTRICT max) {
+  void AdditiveScores(Index j, const Segments<V>& segments, S* HWY_RESTRICT max) {
     const D d;
-    for (std::size_t t = begin; t < end; ++t) {
-      const S* const key = task_.keys + (static_cast<std::size_t>(j) + t) * task_.key_step;
-      for (std::size_t v = First; v < V; ++v) {
+    for (std::size_t v = 0; v < V; ++v) {
+      Vec most = hn::Load(d, max + v * kLanes);
+      for (std::size_t t = 0; t < segments.end[v]; ++t) {
+        const S* const key = task_.keys + (static_cast<std::size_t>(j) + t) * task_.key_step;
         Vec sum = hn::Zero(d);
         for (std::size_t a = 0; a < task_.width; ++a) {
           const Vec x = hn::Add(hn::Load(d, q_ + a * kQueries + v * kLanes), hn::Set(d, key[a]));
           sum = MulAdd(Policy(), d, hn::Set(d, task_.v_a[a]), Tanh(Policy(), d, x), sum);
         }
         hn::Store(sum, d, scores_ + t * kQueries + v * kLanes);
-        S* const row_max = max + v * kLanes;
-        hn::Store(hn::Max(hn::Load(d, row_max), sum), d, row_max);
+        most = hn::Max(most, sum);
       }
+      hn::Store(most, d, max + v * kLanes);
     }
   }
 
