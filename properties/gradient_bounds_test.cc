@@ -178,7 +178,7 @@ TEST(GradientAudit, TakesRightImplementationsForConforming) {
   std::vector<SuiteCase> standard = *MakeSuite("standard", 0);
   for (SuiteCase& item : standard) {
     const bool ours = item.family.starts_with("gradients") || item.family.starts_with("scores");
-    if (ours && item.problem.contract.shape.kv_len < 100) cases.push_back(std::move(item));
+    if (ours && item.problem.contract.shape.kv_len < 50) cases.push_back(std::move(item));
   }
   Auditor auditor(std::move(cases), {});
   for (const BackwardVariant variant : {BackwardVariant::kTextbook, BackwardVariant::kFlat}) {
