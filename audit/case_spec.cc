@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cassert>
+#include <cmath>
 #include <limits>
 
 #include "core/random.h"
@@ -65,6 +66,50 @@ Tensor DrawLengths(Index batch, Index capacity, const RandomStream& stream) {
   return lengths;
 }
 
+// Normal numbers times `factor`.
+Tensor DrawNormal(DType dtype, const Shape& shape, const RandomStream& stream,
+                  double factor = 1.0) {
+  Tensor tensor(dtype, shape);
+  for (Index i = 0; i < tensor.size(); ++i) {
+    tensor.Set(i, factor * stream.Normal(static_cast<std::uint64_t>(i)));
+  }
+  return tensor;
+}
+
+// Parameters of scores, sinks, dropout, and what gradients are taken by.
+void DrawExtras(const CaseSpec& spec, std::uint64_t seed, Case* problem) {
+  const Contract& contract = problem->contract;
+  const Dimensions& s = contract.shape;
+  const auto add = [&](const char* name, DType dtype, const Shape& shape, double factor = 1.0) {
+    problem->tensors[name] =
+        DrawNormal(dtype, shape, RandomStream(seed, problem->name, name), factor);
+  };
+  // So that a projection of normal numbers is of size 1.
+  const double of_q = 1.0 / std::sqrt(static_cast<double>(s.qk_dim));
+  const double of_k = 1.0 / std::sqrt(static_cast<double>(s.k_dim));
+  if (spec.score == ScoreKind::kGeneral) add("w", spec.dtype, {s.qk_dim, s.k_dim}, of_q * of_k);
+  if (spec.score == ScoreKind::kAdditive) {
+    constexpr Index kUnits = 5;
+    add("w_q", spec.dtype, {kUnits, s.qk_dim}, of_q);
+    add("w_k", spec.dtype, {kUnits, s.k_dim}, of_k);
+    add("b", spec.dtype, {kUnits});
+    add("v_a", spec.dtype, {kUnits});
+  }
+  if (spec.broadcast_bias) add("bias", contract.wide_dtype(), {1, s.q_heads, 1, s.kv_len});
+  if (spec.sinks) add("sinks", contract.wide_dtype(), {s.q_heads});
+  if (spec.dropout_rate > 0.0) {
+    Tensor keep(DType::kBool, {s.batch, s.q_heads, s.q_len, s.kv_len});
+    const RandomStream stream(seed, problem->name, "keep");
+    for (Index i = 0; i < keep.size(); ++i) {
+      const bool dropped = stream.Uniform(static_cast<std::uint64_t>(i)) < spec.dropout_rate;
+      keep.Set(i, dropped ? 0.0 : 1.0);
+    }
+    problem->tensors["keep"] = std::move(keep);
+  }
+  if (spec.gradients) add("grad_out", spec.dtype, {s.batch, s.q_heads, s.q_len, s.v_dim});
+  if (spec.grad_lse) add("grad_lse", contract.wide_dtype(), {s.batch, s.q_heads, s.q_len});
+}
+
 }  // namespace
 
 const char* NameOf(Values values) {
@@ -104,6 +149,15 @@ std::string NameOf(const CaseSpec& spec) {
   if (spec.q_lengths) name += " q-lengths";
   if (spec.empty_row == EmptyRow::kNan) name += " empty-nan";
   if (spec.empty_row == EmptyRow::kUniform) name += " empty-uniform";
+  if (s.k_dim != s.qk_dim) name += fmt::format(" keys-of-{}", s.k_dim);
+  if (spec.score == ScoreKind::kGeneral) name += " general";
+  if (spec.score == ScoreKind::kAdditive) name += " additive";
+  if (spec.broadcast_bias) name += " broadcast-bias";
+  if (spec.sinks) name += " sinks";
+  if (spec.softcap > 0.0) name += fmt::format(" softcap={}", spec.softcap);
+  if (spec.dropout_rate > 0.0) name += fmt::format(" dropout={}", spec.dropout_rate);
+  if (spec.gradients) name += " gradients";
+  if (spec.grad_lse) name += " grad-lse";
   if (!spec.scale.rsqrt_dk) name += fmt::format(" scale={:a}", spec.scale.value);
   return name;
 }
@@ -113,11 +167,16 @@ Case MakeCase(const CaseSpec& spec, std::uint64_t seed) {
   problem.name = NameOf(spec);
   Contract& contract = problem.contract;
   contract.shape = spec.shape;
-  contract.shape.k_dim = spec.shape.qk_dim;
+  if (spec.score == ScoreKind::kDot) contract.shape.k_dim = spec.shape.qk_dim;
   contract.dtype = contract.out_dtype = spec.dtype;
   contract.causal = spec.causal;
   contract.empty_row = spec.empty_row;
   contract.scale = spec.scale;
+  contract.score = spec.score;
+  // The default of the other scores.
+  if (spec.score != ScoreKind::kDot && spec.scale.rsqrt_dk) contract.scale = {false, 1.0};
+  contract.softcap = spec.softcap;
+  contract.dropout_rate = spec.dropout_rate;
   contract.outputs = {"out", "lse", "weights"};
   contract.arithmetic.profile = DefaultProfile(spec.dtype);
 
@@ -152,6 +211,8 @@ Case MakeCase(const CaseSpec& spec, std::uint64_t seed) {
   if (spec.q_lengths) {
     problem.tensors["q_lengths"] = DrawLengths(s.batch, s.q_len, stream("q_lengths"));
   }
+  DrawExtras(spec, seed, &problem);
+  if (spec.gradients || spec.grad_lse) contract.outputs = AllowedOutputs(problem);
   const Status finished = FinishCase(&problem);
   assert(finished.ok());
   static_cast<void>(finished);

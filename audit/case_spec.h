@@ -37,12 +37,21 @@ struct CaseSpec {
   bool bias = false;        // normal bias [1, Hq, Tq, Tk] with some -infinity
   bool kv_lengths = false;  // random lengths, the first batch entry one short of full
   bool q_lengths = false;
+
+  ScoreKind score = ScoreKind::kDot;  // others with normal parameters, `additive` of five units
+  bool broadcast_bias = false;        // normal bias [1, Hq, 1, Tk] in the place of `bias`
+  bool sinks = false;                 // normal
+  double softcap = 0.0;
+  double dropout_rate = 0.0;  // above 0 with a random keep mask [B, Hq, Tq, Tk]
+  bool gradients = false;     // grad_out, and every gradient as an output
+  bool grad_lse = false;      // likewise
 };
 
 // "2x4/2x9x17x8x8 causal=top_left mask ..." : a name that says everything but the seed.
 std::string NameOf(const CaseSpec& spec);
 
-// The case of a specification: a pure function of (spec, seed). Outputs are out, lse and weights.
+// The case of a specification: a pure function of (spec, seed). Outputs are out, lse and weights,
+// and the gradients where there are any.
 Case MakeCase(const CaseSpec& spec, std::uint64_t seed);
 
 }  // namespace attest

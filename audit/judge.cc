@@ -14,7 +14,10 @@ namespace {
 // A case keeps about 150 bytes a score: certified weights, conditions and bounds.
 constexpr Index kMostScores = Index{1} << 26;
 
+bool IsGradient(const std::string& tensor) { return tensor.starts_with("grad_"); }
+
 const std::vector<double>& BoundsOf(const Expectation& expected, const std::string& tensor) {
+  if (IsGradient(tensor)) return expected.gradient_bounds.at(tensor).bound;
   if (tensor == "lse") return expected.bounds.lse;
   if (tensor == "weights") return expected.bounds.weights;
   return expected.bounds.out;
@@ -58,15 +61,7 @@ StatusOr<Expectation> Expect(const Case& problem, int threads) {
     return Unsupported(
         fmt::format("{} scores, an audit takes up to {} a case", scores, kMostScores));
   }
-  if (problem.contract.score != ScoreKind::kDot) {
-    return Unsupported("score.kind: an audit judges 'dot' only");
-  }
-  for (const std::string& output : problem.contract.outputs) {
-    if (output.starts_with("grad_")) {
-      return Unsupported("outputs: an audit does not judge '" + output + "'");
-    }
-  }
-  // All outputs are certified whatever is asked for: bounds and laws need them.
+  // Forward outputs are certified whatever is asked for: bounds and laws need them.
   Case complete = problem;
   complete.contract.outputs = {"out", "lse", "weights"};
   for (const std::string& output : problem.contract.outputs) {
@@ -81,6 +76,8 @@ StatusOr<Expectation> Expect(const Case& problem, int threads) {
   Expectation expected;
   expected.certified = *std::move(certified);
   expected.bounds = EvaluateBounds(complete, expected.certified, model);
+  expected.gradient_bounds =
+      EvaluateGradientBounds(complete, expected.certified, expected.bounds, model);
   expected.unit_roundoff = model.unit_roundoff;
   Summarise(problem, &expected);
   return expected;
@@ -88,6 +85,9 @@ StatusOr<Expectation> Expect(const Case& problem, int threads) {
 
 bool IsJudged(const Expectation& expected, const std::string& tensor, std::size_t at) {
   const std::vector<CertifiedValue>& values = expected.certified.outputs.at(tensor).values;
+  if (IsGradient(tensor)) {
+    return std::isfinite(values[at].hi) && std::isfinite(BoundsOf(expected, tensor)[at]);
+  }
   const std::size_t row = at / (values.size() / expected.bounds.row_in_range.size());
   if (expected.bounds.row_in_range[row] == 0) return false;
   const CertifiedValue& exact = values[at];

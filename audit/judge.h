@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "audit/bound.h"
+#include "audit/gradient_bound.h"
 #include "core/case.h"
 #include "core/status.h"
 #include "reference/certify.h"
@@ -41,6 +42,7 @@ struct TensorVerdict {
 struct Expectation {
   Certified certified;
   ForwardBounds bounds;
+  GradientBounds gradient_bounds;  // of the gradients that the case asks for
   double unit_roundoff = 0.0;
   double logit_spread = 0.0;  // largest ln(p_max / p_min) of a row; weights below 2^-1074 apart
   double min_entropy = 0.0;   // smallest entropy of a row's weights in nats
@@ -48,6 +50,8 @@ struct Expectation {
 StatusOr<Expectation> Expect(const Case& problem, int threads = 1);
 
 // Whether element `at` of output `tensor` has a bound, or a value that is compared exactly.
+// Gradients that are NaN are not judged: how far a NaN of a row spreads depends on how products are
+// grouped.
 bool IsJudged(const Expectation& expected, const std::string& tensor, std::size_t at);
 
 // Whether `got` conforms to element `at` of output `tensor`. Written so that NaN fails.

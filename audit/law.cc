@@ -65,6 +65,16 @@ std::optional<Violation> FirstAboveBound(const Expectation& expected, const Tens
   return std::nullopt;
 }
 
+// The outputs of a case that are not gradients: what a law varies is not what they are gradients
+// of.
+std::vector<std::string> ForwardOutputs(const Case& problem) {
+  std::vector<std::string> outputs;
+  for (const std::string& output : problem.contract.outputs) {
+    if (!output.starts_with("grad_")) outputs.push_back(output);
+  }
+  return outputs;
+}
+
 LawResult WithinBound(const Subject& subject, const Case& problem, const Expectation& expected) {
   LawResult result;
   const std::optional<TensorMap> outputs = RunOk(subject, problem, &result);
@@ -133,10 +143,12 @@ LawResult MaskedJunk(const Subject& subject, const Case& problem, const Expectat
 LawResult NegatedValues(const Subject& subject, const Case& problem, const Expectation&) {
   LawResult result;
   if (!subject.info().deterministic) return {};
-  Case negated = problem;
+  Case original = problem;
+  original.contract.outputs = ForwardOutputs(problem);
+  Case negated = original;
   Tensor& v = negated.tensors.at("v");
   for (Index i = 0; i < v.size(); ++i) v.Set(i, -v.At(i));
-  const std::optional<TensorMap> outputs = RunOk(subject, problem, &result);
+  const std::optional<TensorMap> outputs = RunOk(subject, original, &result);
   std::optional<TensorMap> mirrored = RunOk(subject, negated, &result);
   if (!outputs || !mirrored) return result;
   Tensor& out = mirrored->at("out");
@@ -173,10 +185,15 @@ LawResult BatchEntryAlone(const Subject& subject, const Case& problem, const Exp
   if (!subject.info().batch_invariant || batch < 2) return {};
   const std::optional<TensorMap> all = RunOk(subject, problem, &result);
   if (!all) return result;
+  // Gradients of what batch entries share are sums over them.
+  const auto of_one_entry = [&](const std::string& name) {
+    return name == "grad_q" || name == "grad_k" || name == "grad_v" || !name.starts_with("grad_");
+  };
   for (Index b = 0; b < batch; ++b) {
     const std::optional<TensorMap> one = RunOk(subject, BatchEntry(problem, b), &result);
     if (!one) return result;
     for (const auto& [name, tensor] : *one) {
+      if (!of_one_entry(name)) continue;
       const Tensor& whole = all->at(name);
       for (Index i = 0; i < tensor.size(); ++i) {
         const double alone = tensor.At(i);
@@ -209,6 +226,8 @@ LawResult IdentityValues(const Subject& subject, const Case& problem, const Expe
   if (n == 0 || problem.contract.empty_row != EmptyRow::kZero) return {};
   reading.contract.shape.v_dim = n;
   reading.contract.outputs = {"out"};
+  reading.tensors.erase("grad_out");
+  reading.tensors.erase("grad_lse");
   Tensor identity(problem.contract.dtype,
                   {problem.contract.shape.batch, problem.contract.shape.kv_heads, n, n});
   for (Index i = 0; i < identity.size(); ++i) identity.Set(i, i / n % n == i % n ? 1.0 : 0.0);

@@ -74,13 +74,96 @@ void AddValues(std::vector<FamilySpec>* specs, Index q_len, Index kv_len, Index 
   }
 }
 
+// Gradients with every feature of the contract that they pass through, small.
+void AddGradients(std::vector<FamilySpec>* specs) {
+  const auto add = [&](const char* family, CaseSpec spec) {
+    spec.gradients = true;
+    specs->push_back({std::string("gradients: ") + family, spec});
+  };
+  const Dimensions small = Shaped(1, 2, 2, 5, 7, 8, 8);
+  add("plain", {.shape = small});
+  add("plain", {.shape = Shaped(1, 1, 1, 3, 17, 4, 9)});
+  add("causal", {.shape = Shaped(1, 2, 2, 9, 9, 8, 8), .causal = Causal::kTopLeft});
+  add("causal", {.shape = Shaped(1, 2, 2, 5, 12, 8, 8), .causal = Causal::kBottomRight});
+  add("grouped heads", {.shape = Shaped(2, 4, 2, 3, 6, 4, 6)});
+  add("bias", {.shape = small, .bias = true});
+  add("bias", {.shape = small, .broadcast_bias = true});
+  add("sinks", {.shape = small, .sinks = true});
+  add("soft cap", {.shape = small, .softcap = 2.0});
+  add("dropout", {.shape = small, .dropout_rate = 0.25});
+  add("LSE", {.shape = small, .grad_lse = true});
+  add("lengths and empty rows", {.shape = Shaped(2, 2, 1, 6, 5, 4, 4),
+                                 .causal = Causal::kBottomRight,
+                                 .mask = true,
+                                 .kv_lengths = true,
+                                 .q_lengths = true});
+  add("lengths and empty rows", {.shape = Shaped(2, 2, 1, 6, 3, 4, 4),
+                                 .causal = Causal::kBottomRight,
+                                 .kv_lengths = true,
+                                 .sinks = true,
+                                 .grad_lse = true});
+  for (const DType dtype : {DType::kF64, DType::kBF16, DType::kF16}) {
+    add("element types", {.shape = small, .dtype = dtype});
+    add("element types", {.shape = Shaped(1, 4, 2, 5, 9, 8, 4),
+                          .dtype = dtype,
+                          .causal = Causal::kBottomRight,
+                          .sinks = true});
+  }
+}
+
+// The scores general and additive, with and without gradients. D_q = D_k once each: there a
+// transposed parameter still has the right shape.
+void AddScores(std::vector<FamilySpec>* specs, Index q_len, Index kv_len, Index qk_dim,
+               Index k_dim) {
+  for (const ScoreKind score : {ScoreKind::kGeneral, ScoreKind::kAdditive}) {
+    CaseSpec spec{.shape = Shaped(1, 2, 1, q_len, kv_len, qk_dim, qk_dim)};
+    spec.score = score;
+    const char* const family =
+        score == ScoreKind::kGeneral ? "scores: general" : "scores: additive";
+    specs->push_back({family, spec});
+    spec.gradients = true;
+    specs->push_back({family, spec});
+    spec.shape.k_dim = k_dim;
+    spec.causal = Causal::kBottomRight;
+    specs->push_back({family, spec});
+  }
+}
+
 std::vector<FamilySpec> QuickSpecs() {
   std::vector<FamilySpec> specs;
   AddTails(&specs);
   AddMasks(&specs);
   AddHeads(&specs);
   AddValues(&specs, 4, 19, 16);
+  AddGradients(&specs);
+  AddScores(&specs, 4, 9, 6, 4);
   return specs;
+}
+
+// Gradients and scores of sizes where blocks end, and of structured values.
+void AddLargerGradients(std::vector<FamilySpec>* specs) {
+  for (const Index n : {1, 16, 31, 33, 64, 65, 128}) {
+    CaseSpec spec{.shape = Shaped(1, 2, 1, n, n + 3, 16, 24), .causal = Causal::kBottomRight};
+    spec.gradients = spec.grad_lse = true;
+    specs->push_back({"gradients: lengths", spec});
+    spec.dtype = DType::kBF16;
+    spec.sinks = true;
+    specs->push_back({"gradients: lengths", spec});
+  }
+  for (const Values values :
+       {Values::kOutliers, Values::kSmallIntegers, Values::kTies, Values::kOneHot, Values::kSpread,
+        Values::kConstantValues, Values::kSubnormal, Values::kZero}) {
+    CaseSpec spec{.shape = Shaped(1, 2, 1, 8, 40, 16, 16), .values = values};
+    spec.gradients = true;
+    specs->push_back({std::string("gradients: values: ") + NameOf(values), spec});
+  }
+  specs->push_back({"gradients: lengths",
+                    {.shape = Shaped(1, 1, 1, 100, 512, 64, 64),
+                     .causal = Causal::kBottomRight,
+                     .mask = true,
+                     .gradients = true}});
+  AddScores(specs, 7, 33, 12, 8);
+  AddScores(specs, 16, 17, 8, 12);
 }
 
 std::vector<FamilySpec> StandardSpecs() {
@@ -98,6 +181,7 @@ std::vector<FamilySpec> StandardSpecs() {
     specs.push_back({"head sizes", {.shape = Shaped(1, 1, 1, 4, 40, d, d)}});
   }
   specs.push_back({"long rows", {.shape = Shaped(1, 1, 1, 4, 4096, 64, 64)}});
+  AddLargerGradients(&specs);
   return specs;
 }
 
@@ -112,7 +196,8 @@ std::vector<SuiteCase> FromSpecs(const std::string& suite, const std::vector<Fam
 
 const std::vector<SuiteInfo>& Suites() {
   static const std::vector<SuiteInfo> suites{
-      {"quick", "generated: tails of every length, masks, grouped heads, structured values"},
+      {"quick",
+       "generated: tails of every length, masks, grouped heads, structured values, gradients"},
       {"standard", "quick, and lengths to 4096 and head sizes to 257"},
       {"real", "activations of a trained sentence encoder on English sentences of 5 to 128 tokens"},
   };
