@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "bench/cpu_clock.h"
@@ -20,15 +22,15 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::array<AttentionShape, 6> kForwardShapes{{
+constexpr std::array<AttentionShape, 7> kShapes{{
     {8, 1024, 1024, 64, false},
     {8, 1024, 1024, 64, true},
     {8, 4096, 4096, 64, false},
     {8, 4096, 4096, 64, true},
     {4, 2048, 2048, 128, false},
     {4, 2048, 2048, 128, true},
+    {8, 1, 8192, 128, false},  // a decode step
 }};
-constexpr AttentionShape kDecodeShape{8, 1, 8192, 128, false};
 constexpr AttentionShape kThreadsShape{8, 1024, 1024, 64, false};
 constexpr std::array<Index, 5> kScalingLengths{1024, 2048, 4096, 8192, 16384};
 constexpr Index kSoftmaxLength = 4096;
@@ -36,14 +38,15 @@ constexpr Index kSoftmaxLength = 4096;
 // How much time a run may take.
 struct Effort {
   RoundLimits limits;      // of each shape
+  double deadline;         // wall seconds after which one round has to do
   double patience;         // seconds that a peer's run may take
   Index longest_variants;  // modes, storage types and gradients are measured up to this length
 };
 
 Effort EffortOf(const BenchmarkOptions& options) {
-  if (options.quick) return {{3, 2.0}, 0.4, 2048};
+  if (options.quick) return {{5, 2.5}, 35.0, 0.5, 2048};
   const auto rounds = static_cast<std::size_t>(std::max(1, options.rounds));
-  return {{rounds, 45.0}, 30.0, 1 << 20};
+  return {{rounds, 60.0}, 900.0, 30.0, 1 << 20};
 }
 
 // The best target; and AVX2, the most that many machines have, against floors of its own.
@@ -58,8 +61,11 @@ std::vector<std::string> TargetsOfInterest() {
 // The parts of one run, which share its floors, peers and limits.
 class Comparison {
  public:
-  explicit Comparison(const BenchmarkOptions& options)
+  // `shapes`: measured one by one; `whole`: and then what belongs to no shape.
+  Comparison(const BenchmarkOptions& options, std::vector<AttentionShape> shapes, bool whole)
       : options_(options),
+        shapes_(std::move(shapes)),
+        whole_(whole),
         effort_(EffortOf(options)),
         targets_(TargetsOfInterest()),
         peers_(LoadPeers()),
@@ -67,23 +73,37 @@ class Comparison {
 
   StatusOr<ordered_json> Run() {
     if (Status s = floors_.SampleMemory(); !s.ok()) return s;
-    for (const AttentionShape& shape : kForwardShapes) {
+    for (const AttentionShape& shape : shapes_) {
       if (Status s = Shapes(shape); !s.ok()) return s;
     }
-    if (Status s = Shapes(kDecodeShape); !s.ok()) return s;
-    if (Status s = Softmax(); !s.ok()) return s;
-    if (Status s = Scaling(); !s.ok()) return s;
-    if (Status s = Threads(); !s.ok()) return s;
+    if (whole_) {
+      if (Status s = Softmax(); !s.ok()) return s;
+      if (Status s = Scaling(); !s.ok()) return s;
+      if (Status s = Threads(); !s.ok()) return s;
+    }
     if (Status s = floors_.SampleMemory(); !s.ok()) return s;
     return Record();
   }
 
  private:
-  static constexpr std::size_t kParts = kForwardShapes.size() + 4;
+  std::size_t Parts() const { return shapes_.size() + (whole_ ? 3 : 0); }
 
   void PartDone() {
     ++parts_done_;
-    if (options_.progress) options_.progress(parts_done_, kParts);
+    if (options_.progress) options_.progress(parts_done_, Parts());
+  }
+
+  // As many seconds as are left for each of the remaining parts.
+  RoundLimits Limits() const {
+    const double left = effort_.deadline - (WallSeconds() - begin_);
+    const double parts = static_cast<double>(Parts() - parts_done_);
+    return {effort_.limits.rounds, std::min(effort_.limits.seconds, left / parts)};
+  }
+
+  // The time of a peer's run, from its time on a shorter shape of the same kind; 0: unknown.
+  double Expected(const std::string& peer, const AttentionShape& shape) const {
+    const auto known = seconds_per_score_.find({peer, shape.dim, shape.causal});
+    return known == seconds_per_score_.end() ? 0.0 : known->second * ScoreCount(shape);
   }
 
   // What happens before each round.
@@ -104,8 +124,12 @@ class Comparison {
     for (const auto& [choice, every_target] : choices) {
       if (Status s = group.AddKernel(choice, every_target); !s.ok()) return s;
     }
-    if (Status s = group.AddPeers(peers_, effort_.patience); !s.ok()) return s;
-    if (Status s = group.Measure(effort_.limits, Sampling()); !s.ok()) return s;
+    const auto expected = [&](const std::string& peer) { return Expected(peer, shape); };
+    if (Status s = group.AddPeers(peers_, effort_.patience, expected); !s.ok()) return s;
+    if (Status s = group.Measure(Limits(), Sampling()); !s.ok()) return s;
+    for (const auto& [peer, seconds] : group.PeerSeconds()) {
+      seconds_per_score_[{peer, shape.dim, shape.causal}] = seconds / ScoreCount(shape);
+    }
     if (shape.queries == 1) {
       if (Status s = floors_.SampleMemory(); !s.ok()) return s;
     }
@@ -138,7 +162,7 @@ class Comparison {
       if (Status s = floors_.SampleCompute(); !s.ok()) return s;
       return floors_.SampleMemory();
     };
-    if (Status s = RunRounds(effort_.limits, sampling, &contenders); !s.ok()) return s;
+    if (Status s = RunRounds(Limits(), sampling, &contenders); !s.ok()) return s;
     for (const Contender& contender : contenders) {
       softmax_.emplace_back(contender.target, contender.Seconds());
     }
@@ -162,7 +186,7 @@ class Comparison {
           {"scaling", targets_.front(), [c = calls.back().get()] { return c->Run(); }, {}});
     }
     if (const auto once = RunOnce(contenders.front()); !once.ok()) return once.status();
-    if (Status s = RunRounds(effort_.limits, Sampling(), &contenders); !s.ok()) return s;
+    if (Status s = RunRounds(Limits(), Sampling(), &contenders); !s.ok()) return s;
     // The slope of the line through (ln length, ln time) by least squares.
     double mean_x = 0.0;
     double mean_y = 0.0;
@@ -204,7 +228,7 @@ class Comparison {
       if (const auto once = RunOnce(contenders.back()); !once.ok()) return once.status();
     }
     if (contenders.size() == 2) {
-      if (Status s = RunRounds(effort_.limits, Sampling(), &contenders); !s.ok()) return s;
+      if (Status s = RunRounds(Limits(), Sampling(), &contenders); !s.ok()) return s;
       const auto least = [&](std::size_t i, double Sample::* clock) {
         return Minimum(contenders[i].Seconds(clock));
       };
@@ -254,7 +278,7 @@ class Comparison {
       row["vs"] = ordered_json::object();
       record["rows"].push_back(std::move(row));
     }
-    record["scaling"] = scaling_;
+    if (!scaling_.is_null()) record["scaling"] = scaling_;
     if (!threads_.is_null()) record["threads"] = threads_;
     Manifest manifest;
     manifest.command = options_.command;
@@ -270,6 +294,8 @@ class Comparison {
   }
 
   const BenchmarkOptions& options_;
+  std::vector<AttentionShape> shapes_;
+  bool whole_;
   Effort effort_;
   std::vector<std::string> targets_;
   std::vector<PeerLibrary> peers_;
@@ -278,13 +304,25 @@ class Comparison {
   std::vector<std::pair<std::string, std::vector<double>>> softmax_;  // target, seconds
   ordered_json scaling_, threads_;
   std::string digests_;  // of every shape's inputs
+  std::map<std::tuple<std::string, Index, bool>, double> seconds_per_score_;  // peer, size, causal
   std::size_t parts_done_ = 0;
+  double begin_ = WallSeconds();
 };
 
 }  // namespace
 
 StatusOr<ordered_json> RunAttentionComparison(const BenchmarkOptions& options) {
-  return Comparison(options).Run();
+  if (options.shape.empty()) {
+    return Comparison(options, {kShapes.begin(), kShapes.end()}, true).Run();
+  }
+  StatusOr<AttentionShape> shape = ParseShape(options.shape);
+  if (!shape.ok()) return shape.status();
+  std::vector<AttentionShape> shapes{*shape};
+  if (shape->queries > 1) {
+    shape->causal = true;
+    shapes.push_back(*shape);
+  }
+  return Comparison(options, std::move(shapes), false).Run();
 }
 
 }  // namespace attest

@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <system_error>
 
 #include "core/random.h"
 
 namespace attest {
 namespace {
+
+constexpr Index kMaxElements = Index{1} << 28;
 
 Tensor Drawn(const char* name, Index heads, Index length, Index dim, std::uint64_t seed) {
   Tensor tensor(DType::kF32, {1, heads, length, dim});
@@ -28,6 +32,40 @@ std::string NameOf(const AttentionShape& shape) {
                                   ? fmt::format("{}", shape.keys)
                                   : fmt::format("{}x{}", shape.queries, shape.keys);
   return fmt::format("{}x{}x{}{}", shape.heads, lengths, shape.dim, shape.causal ? " causal" : "");
+}
+
+StatusOr<AttentionShape> ParseShape(const std::string& text) {
+  std::vector<Index> sizes;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (true) {
+    Index size = 0;
+    const auto [next, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || size < 1 || size > kMaxElements) break;
+    sizes.push_back(size);
+    at = next;
+    if (at == end || *at != 'x') break;
+    ++at;
+  }
+  if (at != end || (sizes.size() != 3 && sizes.size() != 4)) {
+    return InvalidArgument("shape '" + text +
+                           "': expected heads x length x size, as 8x1024x64, or 8x1x1024x64 for "
+                           "another number of queries than keys");
+  }
+  const std::size_t keys = sizes.size() - 2;
+  const AttentionShape shape{sizes[0], sizes[1], sizes[keys], sizes[keys + 1], false};
+  if (shape.queries > shape.keys) return InvalidArgument("shape '" + text + "': too many queries");
+  if (shape.dim % 8 != 0) {
+    return InvalidArgument("shape '" + text + "': the head size is no multiple of 8");
+  }
+  const auto product = [](Index a, Index b) {
+    return static_cast<double>(a) * static_cast<double>(b);
+  };
+  if (product(shape.queries, shape.keys) > kMaxElements ||
+      product(shape.heads, shape.keys) * static_cast<double>(shape.dim) > kMaxElements) {
+    return InvalidArgument("shape '" + text + "': more than 2^28 elements");
+  }
+  return shape;
 }
 
 double ScoreCount(const AttentionShape& shape) {

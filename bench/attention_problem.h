@@ -25,6 +25,11 @@ struct AttentionShape {
 // keys.
 std::string NameOf(const AttentionShape& shape);
 
+// The shape that NameOf calls so (never causal); InvalidArgument for texts of other forms, sizes
+// that are not positive, more queries than keys, a head size that is no multiple of 8, or more than
+// 2^28 elements in a tensor or a head's score matrix.
+StatusOr<AttentionShape> ParseShape(const std::string& text);
+
 // Scores that are needed, over all heads: n (n + 1) / 2 for each causal head of n queries and keys.
 double ScoreCount(const AttentionShape& shape);
 

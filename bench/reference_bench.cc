@@ -249,6 +249,7 @@ class Measurement {
 }  // namespace
 
 StatusOr<ordered_json> RunReferenceBench(const BenchmarkOptions& options) {
+  if (!options.shape.empty()) return InvalidArgument("bench reference: its shapes are fixed");
   const double seconds = options.quick ? 0.1 * kSeconds : kSeconds;
   std::vector<Measurement> measurements;
   TensorMap inputs;  // of all shapes, for the manifest's digest

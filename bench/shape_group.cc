@@ -59,16 +59,29 @@ Status ShapeGroup::AddKernel(const KernelChoice& choice, bool every_target) {
   return Status();
 }
 
-Status ShapeGroup::AddPeers(const std::vector<PeerLibrary>& libraries, double patience) {
+Status ShapeGroup::AddPeers(const std::vector<PeerLibrary>& libraries, double patience,
+                            const std::function<double(const std::string& name)>& expected) {
   for (const PeerLibrary& library : libraries) {
     for (const Peer& peer : library.peers) {
-      if (Status s = AddPeer(peer, patience); !s.ok()) return s;
+      if (Status s = AddPeer(peer, patience, expected(peer.name)); !s.ok()) return s;
     }
   }
   return Status();
 }
 
-Status ShapeGroup::AddPeer(const Peer& peer, double patience) {
+std::map<std::string, double> ShapeGroup::PeerSeconds() const {
+  std::map<std::string, double> seconds;
+  for (const Rival& rival : rivals_) {
+    seconds[rival.name] = Minimum(contenders_[rival.contender].Seconds());
+  }
+  return seconds;
+}
+
+Status ShapeGroup::AddPeer(const Peer& peer, double patience, double expected) {
+  if (expected > patience) {
+    left_out_.emplace_back(peer.name, fmt::format("about {:.2g} s for one run", expected));
+    return Status();
+  }
   const Kernel* fast = Fast(targets_.front(), false);
   if (fast == nullptr) return Internal("no kernel of ours to compare peers with");
   std::fenv_t state;

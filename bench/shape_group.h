@@ -2,6 +2,8 @@
 // Everything that is timed on one shape: our kernels on each SIMD target, and the peers.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,9 +29,13 @@ class ShapeGroup {
   Status AddKernel(const KernelChoice& choice, bool every_target);
 
   // Every way of every library that takes this problem. Each runs once, before the rounds; one
-  // whose run takes longer than `patience` seconds is left out of them. Our fast kernel comes
-  // first.
-  Status AddPeers(const std::vector<PeerLibrary>& libraries, double patience);
+  // whose run takes longer than `patience` seconds is left out of them, and one of which `expected`
+  // says so (by the peer's name, 0 for unknown) is not run at all. Our fast kernel comes first.
+  Status AddPeers(const std::vector<PeerLibrary>& libraries, double patience,
+                  const std::function<double(const std::string& name)>& expected);
+
+  // The least time of each peer in the rounds.
+  std::map<std::string, double> PeerSeconds() const;
 
   Status Measure(const RoundLimits& limits, const std::function<Status()>& between);
 
@@ -52,7 +58,7 @@ class ShapeGroup {
 
   // Adds the contender that runs `call`; returns its place.
   std::size_t Add(std::string name, std::string target, std::unique_ptr<AttentionCall> call);
-  Status AddPeer(const Peer& peer, double patience);
+  Status AddPeer(const Peer& peer, double patience, double expected);
   const Kernel* Fast(const std::string& target, bool backward) const;
 
   std::unique_ptr<AttentionProblem> problem_;  // calls refer to it

@@ -20,6 +20,7 @@ struct BenchCommand {
   bool list = false;
   bool quick = false;
   int rounds = 10;
+  std::string shape;
 };
 
 std::string ListText() {
@@ -53,6 +54,7 @@ Status Run(const BenchCommand& command, const CommonOptions& common) {
   BenchmarkOptions options;
   options.quick = command.quick;
   options.rounds = command.quick ? 1 : command.rounds;
+  options.shape = command.shape;
   options.seed = common.seed;
   options.command = common.command_line;
   options.progress = [&](std::size_t done, std::size_t all) {
@@ -87,10 +89,13 @@ void AddBenchCommand(CLI::App& app, const CommonOptions& common, int* exit_statu
       ->add_flag("--quick", options->quick,
                  "attention: few rounds, under a minute; reference: one round, short inputs")
       ->excludes(rounds);
+  command->add_option("--shape", options->shape,
+                      "attention: heads x length x head size instead of the table's shapes");
   command->footer("Benchmarks:\n" + ListText() +
                   "One thread unless said otherwise; no figure decides the exit status.\n"
                   "Examples:\n"
                   "  attest bench --quick\n"
+                  "  attest bench --shape 12x512x64\n"
                   "  attest bench reference --rounds 20 --out out/bench.json");
   command->callback([options, &common, exit_status] {
     const Status status = Run(*options, common);

@@ -146,10 +146,12 @@ void PrintAttention(const ordered_json& record) {
   for (const ordered_json& row : record["rows"]) PrintKernelRow(row);
   fmt::print("floor: its time over ours; fast: speed over the fast f32 kernel.\n");
   PrintPeers(record);
-  fmt::print("\nTime grows with length^{:.3f} from {} to {}.\n",
-             record["scaling"]["exponent"].get<double>(),
-             record["scaling"]["lengths"].front().get<int>(),
-             record["scaling"]["lengths"].back().get<int>());
+  if (record.contains("scaling")) {
+    const ordered_json& scaling = record["scaling"];
+    fmt::print("\nTime grows with length^{:.3f} from {} to {}.\n",
+               scaling["exponent"].get<double>(), scaling["lengths"].front().get<int>(),
+               scaling["lengths"].back().get<int>());
+  }
   if (record.contains("threads")) {
     fmt::print("Two threads: {:.2f} times as fast as one, {}.\n",
                record["threads"]["speed_up"].get<double>(),

@@ -35,6 +35,7 @@ struct Functions {
   void (*build_forward)(Graph* graph, GgmlTensor* tensor);
   const char* (*version)();
   Backend* (*cpu_init)();
+  void (*backend_free)(Backend* backend);
   void (*set_threads)(Backend* backend, int threads);
   int (*compute)(Backend* backend, Graph* graph);
 
@@ -46,13 +47,21 @@ struct Functions {
            base.Find("ggml_build_forward_expand", &build_forward) &&
            base.Find("ggml_version", &version) && cpu.Find("ggml_backend_cpu_init", &cpu_init) &&
            cpu.Find("ggml_backend_cpu_set_n_threads", &set_threads) &&
+           base.Find("ggml_backend_free", &backend_free) &&
            base.Find("ggml_backend_graph_compute", &compute);
   }
 };
 
-// The library with one backend of one thread, which lives as long as the process.
+// The library with one backend of one thread.
 struct Ggml {
-  Functions f;
+  Ggml() = default;
+  Ggml(const Ggml&) = delete;
+  Ggml& operator=(const Ggml&) = delete;
+  ~Ggml() {
+    if (backend != nullptr) f.backend_free(backend);
+  }
+
+  Functions f{};
   Backend* backend = nullptr;
 };
 

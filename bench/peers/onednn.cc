@@ -9,14 +9,6 @@
 #include "bench/peers/blocked_attention.h"
 #include "bench/peers/shared_library.h"
 
-// The primitives' argument types come from the library's header: a build without it has sgemm only.
-#if __has_include(<oneapi/dnnl/dnnl.h>)
-#include <oneapi/dnnl/dnnl.h>
-#if DNNL_VERSION_MAJOR == 2
-#define ATTEST_ONEDNN_PRIMITIVES
-#endif
-#endif
-
 namespace attest {
 namespace {
 
@@ -36,31 +28,64 @@ Status ToStatus(int status) {
   return status == 0 ? Status() : Internal(fmt::format("oneDNN: status {}", status));
 }
 
-#ifdef ATTEST_ONEDNN_PRIMITIVES
+// A description of a matrix or of an operation, which the library fills in: structures of 696 to
+// 2800 bytes in version 2.6.
+struct alignas(16) Description {
+  unsigned char bytes[8192];
+};
 
-// The functions used here, by their own types.
+// Objects that are only ever handled by pointer.
+struct EngineObject;
+struct StreamObject;
+struct MemoryObject;
+struct Attributes;
+struct PrimitiveDescription;
+struct Primitive;
+
+struct Argument {
+  int place;
+  MemoryObject* memory;
+};
+enum Place : int { kSource = 1, kDestination = 17, kWeights = 33 };
+
+constexpr int kCpu = 1;
+constexpr int kInOrder = 1;
+constexpr int kF32 = 3;
+constexpr int kForwardInference = 96;
+
+// The functions used here; each returns a status.
 struct Functions {
-  decltype(dnnl_engine_create)* engine_create;
-  decltype(dnnl_stream_create)* stream_create;
-  decltype(dnnl_stream_wait)* stream_wait;
-  decltype(dnnl_memory_desc_init_by_strides)* memory_desc_init;
-  decltype(dnnl_memory_create)* memory_create;
-  decltype(dnnl_memory_destroy)* memory_destroy;
-  decltype(dnnl_memory_set_data_handle)* memory_set_data;
-  decltype(dnnl_primitive_attr_create)* attr_create;
-  decltype(dnnl_primitive_attr_destroy)* attr_destroy;
-  decltype(dnnl_primitive_attr_set_output_scales)* attr_set_scales;
-  decltype(dnnl_matmul_desc_init)* matmul_desc_init;
-  decltype(dnnl_softmax_forward_desc_init)* softmax_desc_init;
-  decltype(dnnl_primitive_desc_create)* primitive_desc_create;
-  decltype(dnnl_primitive_desc_destroy)* primitive_desc_destroy;
-  decltype(dnnl_primitive_create)* primitive_create;
-  decltype(dnnl_primitive_destroy)* primitive_destroy;
-  decltype(dnnl_primitive_execute)* primitive_execute;
+  int (*engine_create)(EngineObject** engine, int kind, std::size_t index);
+  int (*engine_destroy)(EngineObject* engine);
+  int (*stream_create)(StreamObject** stream, EngineObject* engine, unsigned flags);
+  int (*stream_destroy)(StreamObject* stream);
+  int (*stream_wait)(StreamObject* stream);
+  int (*memory_desc_init)(Description* desc, int rank, const std::int64_t* extents, int type,
+                          const std::int64_t* strides);
+  int (*memory_create)(MemoryObject** memory, const Description* desc, EngineObject* engine,
+                       void* data);
+  int (*memory_destroy)(MemoryObject* memory);
+  int (*memory_set_data)(MemoryObject* memory, void* data);
+  int (*attr_create)(Attributes** attributes);
+  int (*attr_destroy)(Attributes* attributes);
+  int (*attr_set_scales)(Attributes* attributes, std::int64_t count, int mask, const float* scales);
+  int (*matmul_desc_init)(Description* operation, const Description* a, const Description* b,
+                          const Description* bias, const Description* c);
+  int (*softmax_desc_init)(Description* operation, int kind, const Description* data, int axis);
+  int (*primitive_desc_create)(PrimitiveDescription** desc, const Description* operation,
+                               const Attributes* attributes, EngineObject* engine,
+                               const PrimitiveDescription* hint);
+  int (*primitive_desc_destroy)(PrimitiveDescription* desc);
+  int (*primitive_create)(Primitive** primitive, const PrimitiveDescription* desc);
+  int (*primitive_destroy)(Primitive* primitive);
+  int (*primitive_execute)(const Primitive* primitive, StreamObject* stream, int count,
+                           const Argument* arguments);
 
   bool FindAll(const SharedLibrary& library) {
     return library.Find("dnnl_engine_create", &engine_create) &&
+           library.Find("dnnl_engine_destroy", &engine_destroy) &&
            library.Find("dnnl_stream_create", &stream_create) &&
+           library.Find("dnnl_stream_destroy", &stream_destroy) &&
            library.Find("dnnl_stream_wait", &stream_wait) &&
            library.Find("dnnl_memory_desc_init_by_strides", &memory_desc_init) &&
            library.Find("dnnl_memory_create", &memory_create) &&
@@ -79,11 +104,19 @@ struct Functions {
   }
 };
 
-// A library with one engine and one stream, which live as long as the process.
+// The library with one engine and one stream.
 struct Engine {
-  Functions f;
-  dnnl_engine_t engine = nullptr;
-  dnnl_stream_t stream = nullptr;
+  Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine() {
+    if (stream != nullptr) f.stream_destroy(stream);
+    if (engine != nullptr) f.engine_destroy(engine);
+  }
+
+  Functions f{};
+  EngineObject* engine = nullptr;
+  StreamObject* stream = nullptr;
 };
 
 // Head by head, each through the same three primitives and one score matrix.
@@ -96,47 +129,47 @@ class PrimitivesCall final : public AttentionCall {
         out_(static_cast<std::size_t>(problem.q.size())) {}
 
   ~PrimitivesCall() override {
-    for (dnnl_primitive_t p : {score_product_, softmax_, value_product_}) {
+    for (Primitive* p : {score_product_, softmax_, value_product_}) {
       if (p != nullptr) engine_.f.primitive_destroy(p);
     }
-    for (dnnl_memory_t m : {q_, k_, v_, s_, o_}) {
+    for (MemoryObject* m : {q_, k_, v_, s_, o_}) {
       if (m != nullptr) engine_.f.memory_destroy(m);
     }
   }
 
   Status Prepare() {
     const AttentionShape& s = problem_.shape;
-    const dnnl_memory_desc_t q = Matrix(s.queries, s.dim, s.dim, 1);
-    const dnnl_memory_desc_t k_transposed = Matrix(s.dim, s.keys, 1, s.dim);
-    const dnnl_memory_desc_t scores = Matrix(s.queries, s.keys, s.keys, 1);
-    const dnnl_memory_desc_t v = Matrix(s.keys, s.dim, s.dim, 1);
-    const dnnl_memory_desc_t out = Matrix(s.queries, s.dim, s.dim, 1);
+    const Description q = Matrix(s.queries, s.dim, s.dim, 1);
+    const Description k_transposed = Matrix(s.dim, s.keys, 1, s.dim);
+    const Description scores = Matrix(s.queries, s.keys, s.keys, 1);
+    const Description v = Matrix(s.keys, s.dim, s.dim, 1);
+    const Description out = Matrix(s.queries, s.dim, s.dim, 1);
 
-    dnnl_primitive_attr_t attr = nullptr;
+    Attributes* attr = nullptr;
     const float scale = ScaleOf(s);
     engine_.f.attr_create(&attr);
     engine_.f.attr_set_scales(attr, 1, 0, &scale);
-    dnnl_matmul_desc_t product;
+    Description product;
     engine_.f.matmul_desc_init(&product, &q, &k_transposed, nullptr, &scores);
     const Status first = Create(&product, attr, &score_product_);
     engine_.f.attr_destroy(attr);
     if (!first.ok()) return first;
     engine_.f.matmul_desc_init(&product, &scores, &v, nullptr, &out);
     if (Status status = Create(&product, nullptr, &value_product_); !status.ok()) return status;
-    dnnl_softmax_desc_t softmax;
-    engine_.f.softmax_desc_init(&softmax, dnnl_forward_inference, &scores, 1);
+    Description softmax;
+    engine_.f.softmax_desc_init(&softmax, kForwardInference, &scores, 1);
     if (Status status = Create(&softmax, nullptr, &softmax_); !status.ok()) return status;
 
-    struct Place {
-      dnnl_memory_t* memory;
-      const dnnl_memory_desc_t* desc;
+    struct Binding {
+      MemoryObject** memory;
+      const Description* desc;
       void* data;  // null: Run says where
     };
-    for (const Place& place :
-         {Place{&q_, &q, nullptr}, Place{&k_, &k_transposed, nullptr}, Place{&v_, &v, nullptr},
-          Place{&o_, &out, nullptr}, Place{&s_, &scores, scores_.data()}}) {
+    for (const Binding& binding : {Binding{&q_, &q, nullptr}, Binding{&k_, &k_transposed, nullptr},
+                                   Binding{&v_, &v, nullptr}, Binding{&o_, &out, nullptr},
+                                   Binding{&s_, &scores, scores_.data()}}) {
       if (Status status = ToStatus(
-              engine_.f.memory_create(place.memory, place.desc, engine_.engine, place.data));
+              engine_.f.memory_create(binding.memory, binding.desc, engine_.engine, binding.data));
           !status.ok()) {
         return status;
       }
@@ -151,18 +184,17 @@ class PrimitivesCall final : public AttentionCall {
       Point(k_, problem_.k.data<float>() + head * s.keys * s.dim);
       Point(v_, problem_.v.data<float>() + head * s.keys * s.dim);
       Point(o_, out_.data() + head * s.queries * s.dim);
-      if (Status status = Execute(score_product_,
-                                  {{DNNL_ARG_SRC, q_}, {DNNL_ARG_WEIGHTS, k_}, {DNNL_ARG_DST, s_}});
+      if (Status status =
+              Execute(score_product_, {{kSource, q_}, {kWeights, k_}, {kDestination, s_}});
           !status.ok()) {
         return status;
       }
       if (s.causal) Mask();
-      if (Status status = Execute(softmax_, {{DNNL_ARG_SRC, s_}, {DNNL_ARG_DST, s_}});
-          !status.ok()) {
+      if (Status status = Execute(softmax_, {{kSource, s_}, {kDestination, s_}}); !status.ok()) {
         return status;
       }
-      if (Status status = Execute(value_product_,
-                                  {{DNNL_ARG_SRC, s_}, {DNNL_ARG_WEIGHTS, v_}, {DNNL_ARG_DST, o_}});
+      if (Status status =
+              Execute(value_product_, {{kSource, s_}, {kWeights, v_}, {kDestination, o_}});
           !status.ok()) {
         return status;
       }
@@ -175,16 +207,16 @@ class PrimitivesCall final : public AttentionCall {
  private:
   static constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-  dnnl_memory_desc_t Matrix(Index rows, Index columns, Index row_stride, Index column_stride) {
-    dnnl_memory_desc_t desc;
-    const dnnl_dims_t dims = {rows, columns};
-    const dnnl_dims_t strides = {row_stride, column_stride};
-    engine_.f.memory_desc_init(&desc, 2, dims, dnnl_f32, strides);
+  Description Matrix(Index rows, Index columns, Index row_stride, Index column_stride) {
+    Description desc;
+    const std::int64_t extents[] = {rows, columns};
+    const std::int64_t strides[] = {row_stride, column_stride};
+    engine_.f.memory_desc_init(&desc, 2, extents, kF32, strides);
     return desc;
   }
 
-  Status Create(const void* operation, dnnl_primitive_attr_t attr, dnnl_primitive_t* primitive) {
-    dnnl_primitive_desc_t desc = nullptr;
+  Status Create(const Description* operation, Attributes* attr, Primitive** primitive) {
+    PrimitiveDescription* desc = nullptr;
     if (Status s = ToStatus(
             engine_.f.primitive_desc_create(&desc, operation, attr, engine_.engine, nullptr));
         !s.ok()) {
@@ -196,11 +228,11 @@ class PrimitivesCall final : public AttentionCall {
   }
 
   // oneDNN writes only to what is a destination.
-  void Point(dnnl_memory_t memory, const float* data) {
+  void Point(MemoryObject* memory, const float* data) {
     engine_.f.memory_set_data(memory, const_cast<float*>(data));
   }
 
-  Status Execute(dnnl_primitive_t primitive, const std::vector<dnnl_exec_arg_t>& args) {
+  Status Execute(Primitive* primitive, const std::vector<Argument>& args) {
     const Status status = ToStatus(engine_.f.primitive_execute(
         primitive, engine_.stream, static_cast<int>(args.size()), args.data()));
     if (!status.ok()) return status;
@@ -220,16 +252,20 @@ class PrimitivesCall final : public AttentionCall {
   const Engine& engine_;
   std::vector<float> scores_;
   std::vector<float> out_;
-  dnnl_primitive_t score_product_ = nullptr, softmax_ = nullptr, value_product_ = nullptr;
-  dnnl_memory_t q_ = nullptr, k_ = nullptr, v_ = nullptr, s_ = nullptr, o_ = nullptr;
+  Primitive* score_product_ = nullptr;
+  Primitive* softmax_ = nullptr;
+  Primitive* value_product_ = nullptr;
+  MemoryObject* q_ = nullptr;
+  MemoryObject* k_ = nullptr;
+  MemoryObject* v_ = nullptr;
+  MemoryObject* s_ = nullptr;  // scores
+  MemoryObject* o_ = nullptr;
 };
 
 void AddPrimitives(const SharedLibrary& library, PeerLibrary* peer) {
   const auto engine = std::make_shared<Engine>();
-  if (!engine->f.FindAll(library) ||
-      engine->f.engine_create(&engine->engine, dnnl_cpu, 0) != dnnl_success ||
-      engine->f.stream_create(&engine->stream, engine->engine, dnnl_stream_default_flags) !=
-          dnnl_success) {
+  if (!engine->f.FindAll(library) || engine->f.engine_create(&engine->engine, kCpu, 0) != 0 ||
+      engine->f.stream_create(&engine->stream, engine->engine, kInOrder) != 0) {
     return;
   }
   peer->peers.push_back(
@@ -240,12 +276,6 @@ void AddPrimitives(const SharedLibrary& library, PeerLibrary* peer) {
          return std::unique_ptr<AttentionCall>(std::move(call));
        }});
 }
-
-#else
-
-void AddPrimitives(const SharedLibrary&, PeerLibrary*) {}
-
-#endif
 
 }  // namespace
 

@@ -26,7 +26,9 @@ enum class Function : std::size_t {
   kSetInterOpNumThreads = 25,
   kCreateTensorWithData = 49,
   kCreateCpuMemoryInfo = 69,
+  kReleaseEnv = 92,
   kReleaseStatus = 93,
+  kReleaseMemoryInfo = 94,
   kReleaseSession = 95,
   kReleaseValue = 96,
   kReleaseSessionOptions = 100,
@@ -37,11 +39,16 @@ struct ApiBase {
   const char* (*get_version)();
 };
 
-// The library with one environment, which lives as long as the process. Objects of ONNX Runtime are
-// only ever handled by pointer.
+// The library with one environment. Objects of ONNX Runtime are only ever handled by pointer.
 class Runtime {
  public:
   explicit Runtime(const void* const* api) : api_(api) {}
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+  ~Runtime() {
+    if (memory_ != nullptr) Release(Function::kReleaseMemoryInfo, memory_);
+    if (env_ != nullptr) Release(Function::kReleaseEnv, env_);
+  }
 
   Status Start() {
     constexpr int kLogErrors = 3;

@@ -31,8 +31,8 @@ struct PeerLibrary {
 };
 
 // Every library, loaded where it was found. Changes this process: OpenMP and OpenBLAS are held to
-// one thread, OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE, which slow OpenBLAS down, are taken out of
-// the environment before it is loaded, and freed memory is kept. Call it once, before other threads
+// one thread, OPENBLAS_CORETYPE is set to the best kernels for this machine and OPENBLAS_L2_SIZE
+// removed before OpenBLAS is loaded, and freed memory is kept. Call it once, before other threads
 // run.
 std::vector<PeerLibrary> LoadPeers();
 
