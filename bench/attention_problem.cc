@@ -38,16 +38,17 @@ StatusOr<AttentionShape> ParseShape(const std::string& text) {
   std::vector<Index> sizes;
   const char* at = text.data();
   const char* end = at + text.size();
-  while (true) {
+  bool complete = false;
+  while (!complete) {
     Index size = 0;
     const auto [next, error] = std::from_chars(at, end, size);
     if (error != std::errc() || size < 1 || size > kMaxElements) break;
     sizes.push_back(size);
-    at = next;
-    if (at == end || *at != 'x') break;
-    ++at;
+    complete = next == end;
+    if (!complete && *next != 'x') break;
+    at = next + 1;
   }
-  if (at != end || (sizes.size() != 3 && sizes.size() != 4)) {
+  if (!complete || (sizes.size() != 3 && sizes.size() != 4)) {
     return InvalidArgument("shape '" + text +
                            "': expected heads x length x size, as 8x1024x64, or 8x1x1024x64 for "
                            "another number of queries than keys");

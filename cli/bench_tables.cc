@@ -83,7 +83,7 @@ void PrintFloors(const ordered_json& record) {
 }
 
 void PrintKernelRow(const ordered_json& row) {
-  fmt::print("{:<34} {:<18} {:<7} {:>9.3f} {:>8.1f} {:>7.1f} {:>6.1f}%",
+  fmt::print("{:<34} {:<17} {:<7} {:>8.3f} {:>8.1f} {:>6.1f} {:>6.1f}%",
              row["kernel"].get<std::string>(), row["shape"].get<std::string>(),
              row["target"].get<std::string>(), 1e3 * row["seconds_min"].get<double>(),
              row["gflops"].get<double>(), row["gbytes_per_second"].get<double>(),
@@ -141,7 +141,7 @@ void PrintAttention(const ordered_json& record) {
              record["clock"].get<std::string>(), record["rounds"].get<int>(),
              record["quick"].get<bool>() ? " (quick)" : "");
   PrintFloors(record);
-  fmt::print("\n{:<34} {:<18} {:<7} {:>9} {:>8} {:>7} {:>7} {:>5}\n", "kernel", "shape", "target",
+  fmt::print("\n{:<34} {:<17} {:<7} {:>8} {:>8} {:>6} {:>7} {:>5}\n", "kernel", "shape", "target",
              "ms", "GFLOP/s", "GB/s", "floor", "fast");
   for (const ordered_json& row : record["rows"]) PrintKernelRow(row);
   fmt::print("floor: its time over ours; fast: speed over the fast f32 kernel.\n");
