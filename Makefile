@@ -34,7 +34,7 @@ endef
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps build test validate report bench install asan compilers format format-check tidy clean
+.PHONY: help deps build test validate report bench peers install asan compilers format format-check tidy clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 17
@@ -66,6 +66,14 @@ bench: ## Build and run the benchmarks (BENCH_ARGS: arguments of Google Benchmar
 	cmake --build $(BUILD) --target attention_bench
 	$(BUILD)/bench/attention_bench $(BENCH_ARGS)
 
+# Packages of npm whose shared libraries attest bench loads: ONNX Runtime and ggml, both MIT.
+PEER_PACKAGES := onnxruntime-node@1.30.0 @node-llama-cpp/linux-x64@3.21.1
+
+peers: ## Install other libraries for attest bench to compare with (optional)
+	$(call ensure,libopenblas0 libdnnl2 $(if $(shell command -v npm),,npm))
+	mkdir -p peers
+	npm install --prefix peers --no-save --ignore-scripts --no-audit --no-fund $(PEER_PACKAGES)
+
 install: build ## Install under PREFIX (default /usr/local; DESTDIR is honoured)
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
@@ -90,5 +98,5 @@ tidy: build ## Run clang-tidy over the rooms
 	$(call ensure,clang-tidy-19)
 	run-clang-tidy-19 -quiet -p $(BUILD) $(if $(JOBS),-j $(JOBS)) $(addprefix '^$(CURDIR)/,$(addsuffix /',$(ROOMS)))
 
-clean: ## Remove build/ and out/
+clean: ## Remove build/ and out/ (not peers/)
 	rm -rf build out

@@ -149,6 +149,7 @@ std::string NameOf(const CaseSpec& spec) {
   if (spec.q_lengths) name += " q-lengths";
   if (spec.empty_row == EmptyRow::kNan) name += " empty-nan";
   if (spec.empty_row == EmptyRow::kUniform) name += " empty-uniform";
+  if (s.k_dim != s.qk_dim) name += fmt::format(" keys-of-{}", s.k_dim);
   if (spec.score == ScoreKind::kGeneral) name += " general";
   if (spec.score == ScoreKind::kAdditive) name += " additive";
   if (spec.broadcast_bias) name += " broadcast-bias";

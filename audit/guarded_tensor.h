@@ -27,6 +27,8 @@ class GuardedTensor {
     return reinterpret_cast<T*>(memory_.data() + kGuard);
   }
 
+  std::byte* bytes() { return memory_.data() + kGuard; }
+  DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   bool GuardsIntact() const;
   // Whether the elements are still those of `tensor`, bit by bit.

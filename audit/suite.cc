@@ -111,18 +111,20 @@ void AddGradients(std::vector<FamilySpec>* specs) {
   }
 }
 
-// The scores general and additive, with and without gradients.
+// The scores general and additive, with and without gradients. D_q = D_k once each: there a
+// transposed parameter still has the right shape.
 void AddScores(std::vector<FamilySpec>* specs, Index q_len, Index kv_len, Index qk_dim,
                Index k_dim) {
   for (const ScoreKind score : {ScoreKind::kGeneral, ScoreKind::kAdditive}) {
     CaseSpec spec{.shape = Shaped(1, 2, 1, q_len, kv_len, qk_dim, qk_dim)};
-    spec.shape.k_dim = k_dim;
     spec.score = score;
     const char* const family =
         score == ScoreKind::kGeneral ? "scores: general" : "scores: additive";
     specs->push_back({family, spec});
-    spec.causal = Causal::kBottomRight;
     spec.gradients = true;
+    specs->push_back({family, spec});
+    spec.shape.k_dim = k_dim;
+    spec.causal = Causal::kBottomRight;
     specs->push_back({family, spec});
   }
 }
@@ -160,7 +162,7 @@ void AddLargerGradients(std::vector<FamilySpec>* specs) {
                      .causal = Causal::kBottomRight,
                      .mask = true,
                      .gradients = true}});
-  AddScores(specs, 7, 33, 16, 8);
+  AddScores(specs, 7, 33, 12, 8);
   AddScores(specs, 16, 17, 8, 12);
 }
 

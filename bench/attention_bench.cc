@@ -1,70 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU time of every attention kernel on every SIMD target of this machine.
+// CPU time of every attention kernel on every SIMD target of this machine, for Google Benchmark.
 #include <benchmark/benchmark.h>
 
+#include <memory>
 #include <string>
 
-#include "core/random.h"
-#include "core/tensor.h"
-#include "optimized/attention.h"
-#include "optimized/kernels.h"
+#include "bench/attention_problem.h"
+#include "bench/attention_rows.h"
+#include "bench/own_kernels.h"
 #include "optimized/targets.h"
 
 namespace attest {
 namespace {
 
-struct BenchShape {
-  Index heads;
-  Index length;  // queries and keys
-  Index dim;
-  bool causal;
+constexpr AttentionShape kShapes[] = {
+    {8, 1024, 1024, 64, false}, {8, 1024, 1024, 64, true}, {4, 2048, 2048, 128, false},
+    {4, 2048, 2048, 128, true}, {8, 1, 8192, 128, false},
 };
 
-Tensor Drawn(const char* name, const BenchShape& shape) {
-  Tensor tensor(DType::kF32, {1, shape.heads, shape.length, shape.dim});
-  const RandomStream stream(0, "bench", name);
-  for (Index i = 0; i < tensor.size(); ++i) {
-    tensor.Set(i, stream.Normal(static_cast<std::uint64_t>(i)));
-  }
-  return tensor;
-}
+constexpr KernelChoice kChoices[] = {
+    {},
+    {.mode = Mode::kReproducible},
+    {.mode = Mode::kAccurate},
+    {.storage = DType::kBF16},
+    {.backward = true},
+};
 
-// Reports GFLOP/s as 4 H n^2 D multiplications and additions, n (n + 1) / 2 pairs when causal.
-void Forward(benchmark::State& state, AttentionAlgorithm algorithm, std::string_view target,
-             BenchShape shape) {
+// GFLOP/s and GB/s count what the formula needs (AttentionWork).
+void Run(benchmark::State& state, AttentionShape shape, KernelChoice choice,
+         std::string_view target) {
   const StatusOr<ScopedTarget> forced = ScopedTarget::Force(target);
-  const Tensor q = Drawn("q", shape);
-  const Tensor k = Drawn("k", shape);
-  const Tensor v = Drawn("v", shape);
-  Tensor out(DType::kF32, q.shape());
-  AttentionArgs args;
-  args.q = q.view<float, 4>();
-  args.k = k.view<float, 4>();
-  args.v = v.view<float, 4>();
-  args.causal = shape.causal ? Causal::kTopLeft : Causal::kNone;
-  AttentionOutputs outputs;
-  outputs.out = out.view<float, 4>();
+  const AttentionProblem problem = DrawProblem(shape, 0);
+  const StatusOr<std::unique_ptr<AttentionCall>> call = PrepareOwnKernel(problem, choice);
   for (auto _ : state) {
-    const Status status = AttentionForward(algorithm, args, outputs);
-    if (!status.ok()) state.SkipWithError(status.message().c_str());
+    const Status status = call.ok() ? call.value()->Run() : call.status();
+    if (!status.ok()) {
+      state.SkipWithError(status.message().c_str());
+      break;
+    }
     benchmark::ClobberMemory();
   }
-  const double n = static_cast<double>(shape.length);
-  const double pairs = shape.causal ? n * (n + 1.0) / 2.0 : n * n;
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(4e-9 * static_cast<double>(shape.heads * shape.dim) * pairs,
-                         benchmark::Counter::kIsIterationInvariantRate);
+  const Work work = AttentionWork(shape, choice);
+  constexpr auto kRate = benchmark::Counter::kIsIterationInvariantRate;
+  state.counters["GFLOP/s"] = benchmark::Counter(1e-9 * work.flops, kRate);
+  state.counters["GB/s"] = benchmark::Counter(1e-9 * work.bytes, kRate);
+}
+
+bool Exists(const KernelChoice& choice) {
+  const AttentionProblem problem = DrawProblem({1, 1, 1, 64, false}, 0);
+  return PrepareOwnKernel(problem, choice).ok();
 }
 
 void RegisterAll() {
-  for (const BenchShape& shape : {BenchShape{8, 1024, 64, false}, BenchShape{8, 1024, 64, true},
-                                  BenchShape{4, 2048, 128, false}}) {
-    for (const KernelInfo& kernel : Kernels()) {
+  for (const KernelChoice& choice : kChoices) {
+    if (!Exists(choice)) continue;
+    for (const AttentionShape& shape : kShapes) {
+      if (choice.backward && shape.queries == 1) continue;
       for (const std::string_view target : RunnableTargets()) {
-        const std::string name = std::string(kernel.name) + "@" + std::string(target) + "/" +
-                                 std::to_string(shape.heads) + "x" + std::to_string(shape.length) +
-                                 "x" + std::to_string(shape.dim) + (shape.causal ? "/causal" : "");
-        benchmark::RegisterBenchmark(name.c_str(), Forward, kernel.algorithm, target, shape)
+        const Work work = AttentionWork(shape, choice);
+        const std::string name = work.kernel + "@" + std::string(target) + "/" + work.shape;
+        benchmark::RegisterBenchmark(name.c_str(), Run, shape, choice, target)
             ->Unit(benchmark::kMillisecond);
       }
     }

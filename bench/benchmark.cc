@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/benchmark.h"
 
+#include "bench/attention_comparison.h"
 #include "bench/reference_bench.h"
 
 namespace attest {
 
 const std::vector<Benchmark>& Benchmarks() {
   static const std::vector<Benchmark> benchmarks{
+      {"attention",
+       "How near are the attention kernels to the machine's floors, and to other libraries?",
+       RunAttentionComparison},
       {"reference", "How much cheaper is a certified element than one in plain 50-digit MPFR?",
        RunReferenceBench},
   };

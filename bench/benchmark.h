@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Benchmarks that the command offers: one record each, measured in one process on one thread.
+// Benchmarks that the command offers: one record each, measured in one process.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@
 namespace attest {
 
 struct BenchmarkOptions {
-  bool quick = false;  // an eighth of every length, to try it out; figures mean little
+  bool quick = false;  // attention: few rounds; reference: an eighth of every length as well
   int rounds = 10;     // of everything, interleaved; at least 1
+  std::string shape;   // attention: this shape alone (ParseShape); empty: those of the table
   std::uint64_t seed = 0;
   std::string command;  // for the manifest
   std::function<void(std::size_t done, std::size_t all)> progress;

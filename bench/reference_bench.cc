@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "bench/cpu_clock.h"
-#include "bench/fma_peak.h"
+#include "bench/floors.h"
 #include "bench/mpfr_attention.h"
 #include "core/case.h"
 #include "core/digest.h"
@@ -249,6 +249,7 @@ class Measurement {
 }  // namespace
 
 StatusOr<ordered_json> RunReferenceBench(const BenchmarkOptions& options) {
+  if (!options.shape.empty()) return InvalidArgument("bench reference: its shapes are fixed");
   const double seconds = options.quick ? 0.1 * kSeconds : kSeconds;
   std::vector<Measurement> measurements;
   TensorMap inputs;  // of all shapes, for the manifest's digest
@@ -269,7 +270,7 @@ StatusOr<ordered_json> RunReferenceBench(const BenchmarkOptions& options) {
   const auto rounds = static_cast<std::size_t>(std::max(1, options.rounds));
   std::vector<double> peaks;
   for (std::size_t round = 0; round < rounds; ++round) {
-    peaks.push_back(DoubleFmaPeak(seconds));
+    peaks.push_back(1e-9 * DoubleFmaPeak(seconds));
     for (std::size_t i = 0; i < measurements.size(); ++i) {
       if (Status s = measurements[i].Round(); !s.ok()) return s;
       if (options.progress) {

@@ -95,7 +95,7 @@ int Main(int argc, char** argv) {
       "  attest reference case.safetensors --what out,lse\n"
       "  attest experiment saturation\n"
       "  attest report --quick --out out/report\n"
-      "  attest bench reference");
+      "  attest bench --quick");
   int exit_status = kExitConforms;
   AddListCommand(app, common, &exit_status);
   AddReferenceCommand(app, common, &exit_status);

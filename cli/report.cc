@@ -118,6 +118,7 @@ Status Run(const ReportCommand& command, const CommonOptions& common, int* exit_
   std::vector<std::string> kernels;
   for (const std::string_view target : RunnableTargets()) {
     for (const BuiltinKernel& kernel : BuiltinKernels()) {
+      if (kernel.specimen) continue;
       kernels.push_back(fmt::format("{}@{}", kernel.name, target));
     }
   }

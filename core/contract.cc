@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -249,6 +250,12 @@ std::string_view DefaultProfile(DType dtype) {
 
 bool Contract::Wants(std::string_view output) const {
   return std::find(outputs.begin(), outputs.end(), output) != outputs.end();
+}
+
+double DefaultAlibiExponent(Index head, Index heads) {
+  const Index power = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  if (head < power) return -8.0 * static_cast<double>(head + 1) / static_cast<double>(power);
+  return -8.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(2 * power);
 }
 
 StatusOr<Contract> ParseContract(std::string_view json_text) {

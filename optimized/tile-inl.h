@@ -2,15 +2,18 @@
 // The one matrix product that every attention kernel is made of, and the transpositions around it.
 //
 // Computes: C[r][l] = sum_k a[r * row + k * step] * b[k * b_step + l], for rows r and lanes l: the
-//   elements of `a` are broadcast, those of `b` are whole vectors. With queries in the lanes that is
-//   S^T = K Q^T (a = K) and O^T = V^T P^T (a = V); with head dimensions in the lanes it is dV = P^T dO
-//   (a = P^T).
+//   elements of `a` are broadcast, those of `b` are whole vectors. With queries in the lanes that
+//   is S^T = K Q^T (a = K) and O^T = V^T P^T (a = V); with head dimensions in the lanes it is dV =
+//   P^T dO (a = P^T).
 // Shapes: tiles of kTileRows rows and up to kTileVectors vectors, which fill the registers: 24 (12)
-//   accumulators of 32 (16). b is aligned to a vector and b_step a multiple of one; a has no alignment.
-// Rounding points: one MulAdd (optimized/arithmetic-inl.h) for each k, in the order of k, from 0. No
+//   accumulators of 32 (16). b is aligned to a vector and b_step a multiple of one; a has no
+//   alignment.
+// Rounding points: one MulAdd (optimized/arithmetic-inl.h) for each k, in the order of k, from 0.
+// No
 //   sum crosses lanes, so that the order is the same for every target, tile and vector length.
 // Bound: g_n sum |a b|, g_n = n u / (1 - n u), n the number of products (Higham 2002, section 3.1).
-// Measured: by the kernels that use it; share of the peak of multiply-adds: `attest bench attention`.
+// Measured: by the kernels that use it; share of the peak of multiply-adds: `attest bench
+// attention`.
 
 #include <cstddef>
 
@@ -69,8 +72,15 @@ HWY_INLINE void Multiply(Policy policy, D d, const T* HWY_RESTRICT a, std::size_
   }
 }
 
-// One tile of R rows and V vectors; finish(r, v, sum) receives every accumulator.
-template <std::size_t R, std::size_t V, class Policy, class D, class T = hn::TFromD<D>, class Finish>
+// R of a tile's accumulators; for what receives tiles of several sizes.
+template <class Vector, std::size_t R, std::size_t V>
+constexpr std::size_t RowsOf(const Vector (&)[R][V]) {
+  return R;
+}
+
+// One tile of R rows and V vectors; finish(acc) receives the sums, Vec acc[R][V].
+template <std::size_t R, std::size_t V, class Policy, class D, class T = hn::TFromD<D>,
+          class Finish>
 HWY_INLINE void MultiplyTile(Policy policy, D d, const T* HWY_RESTRICT a, std::size_t row,
                              std::size_t step, std::size_t n, const T* HWY_RESTRICT b,
                              std::size_t b_step, const Finish& finish) {
@@ -81,14 +91,11 @@ HWY_INLINE void MultiplyTile(Policy policy, D d, const T* HWY_RESTRICT a, std::s
     for (std::size_t v = 0; v < V; ++v) acc[r][v] = hn::Zero(d);
   }
   Multiply<0>(policy, d, a, row, step, n, b, b_step, acc);
-  ATTEST_UNROLL
-  for (std::size_t r = 0; r < R; ++r) {
-    ATTEST_UNROLL
-    for (std::size_t v = 0; v < V; ++v) finish(r, v, acc[r][v]);
-  }
+  finish(acc);
 }
 
-// Rows 0 <= r < m of V vectors, in tiles; finish(r, v, sum) receives every sum.
+// Rows 0 <= r < m of V vectors, in tiles; finish(r, acc) receives the sums of rows r, r + 1, ... as
+// Vec acc[R][V], for several R.
 template <std::size_t V, class Policy, class D, class T = hn::TFromD<D>, class Finish>
 HWY_INLINE void MultiplyRows(Policy policy, D d, const T* HWY_RESTRICT a, std::size_t row,
                              std::size_t step, std::size_t m, std::size_t n,
@@ -97,9 +104,8 @@ HWY_INLINE void MultiplyRows(Policy policy, D d, const T* HWY_RESTRICT a, std::s
   const auto rest = [&](auto size) HWY_ATTR {
     constexpr std::size_t kSize = decltype(size)::value;
     for (; r + kSize <= m; r += kSize) {
-      MultiplyTile<kSize, V>(
-          policy, d, a + r * row, row, step, n, b, b_step,
-          [&](std::size_t i, std::size_t v, hn::Vec<D> sum) HWY_ATTR { finish(r + i, v, sum); });
+      MultiplyTile<kSize, V>(policy, d, a + r * row, row, step, n, b, b_step,
+                             [&](auto& acc) HWY_ATTR { finish(r, acc); });
     }
   };
   rest(std::integral_constant<std::size_t, kTileRows>());
@@ -119,8 +125,9 @@ HWY_INLINE void WithVectors(std::size_t vectors, const Body& body) {
   body(std::integral_constant<std::size_t, 1>());
 }
 
-// Four vectors a0..a3 hold, in every block of four lanes, four elements of one row; afterwards
-// out[c] holds element c of all rows, the rows in the order that LoadFour and StoreFour use.
+#if HWY_TARGET != HWY_SCALAR  // which has no such operations
+// Lanes 4g to 4g + 3 of vector k hold elements 0 to 3 of row 4g + k; afterwards lane r of out[c]
+// holds element c of row r.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void TransposeFour(D d, V a0, V a1, V a2, V a3, V* HWY_RESTRICT out) {
   const hn::Repartition<double, D> dd;
@@ -135,6 +142,19 @@ HWY_INLINE void TransposeFour(D d, V a0, V a1, V a2, V a3, V* HWY_RESTRICT out) 
   out[3] = hn::BitCast(d, hn::InterleaveUpper(dd, pairs(high01), pairs(high23)));
 }
 
+// Lanes 4g to 4g + 3: the four elements from from[4g * step] on.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadGroups(D d, const T* HWY_RESTRICT from, std::size_t step) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return hn::LoadU(d, from);
+  } else {
+    const hn::Half<D> dh;
+    return hn::Combine(d, LoadGroups(dh, from + hn::MaxLanes(D()) / 2 * step, step),
+                       LoadGroups(dh, from, step));
+  }
+}
+#endif
+
 // to[c * to_step + r] = from[r * from_step + c], for r < rows and c < columns. With floats, whole
 // groups of a vector of rows and four columns go through registers.
 template <class T>
@@ -144,22 +164,16 @@ HWY_INLINE void Transpose(const T* HWY_RESTRICT from, std::size_t from_step, std
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (sizeof(T) == sizeof(float)) {
     const Tag<T> d;
-    const hn::FixedTag<T, 4> d4;
     const std::size_t lanes = hn::Lanes(d);
     for (; first + lanes <= rows; first += lanes) {
       std::size_t c = 0;
       for (; c + 4 <= columns; c += 4) {
-        HWY_ALIGN T block[4 * hn::MaxLanes(d)];
+        const T* HWY_RESTRICT row = from + first * from_step + c;
         hn::Vec<Tag<T>> out[4];
-        // Lanes 4g..4g+3 of vector k: the four elements of row 4g + k.
-        for (std::size_t k = 0; k < 4; ++k) {
-          for (std::size_t g = 0; g < lanes / 4; ++g) {
-            const T* row = from + (first + 4 * g + k) * from_step + c;
-            hn::Store(hn::LoadU(d4, row), d4, block + k * lanes + 4 * g);
-          }
-        }
-        TransposeFour(d, hn::Load(d, block), hn::Load(d, block + lanes),
-                      hn::Load(d, block + 2 * lanes), hn::Load(d, block + 3 * lanes), out);
+        // Vector k holds four elements of each row 4g + k.
+        TransposeFour(d, LoadGroups(d, row, from_step), LoadGroups(d, row + from_step, from_step),
+                      LoadGroups(d, row + 2 * from_step, from_step),
+                      LoadGroups(d, row + 3 * from_step, from_step), out);
         for (std::size_t k = 0; k < 4; ++k) hn::StoreU(out[k], d, to + (c + k) * to_step + first);
       }
       for (; c < columns; ++c) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "audit/case_spec.h"
@@ -396,23 +397,94 @@ TEST_F(CommandTest, BenchComparesTheReferenceWithPlainMpfr) {
 }
 
 TEST_F(CommandTest, BenchSaysWhatThereIs) {
-  const CommandResult list = Run("bench");
+  const CommandResult list = Run("bench --list");
   EXPECT_EQ(list.status, 0) << list.err;
-  EXPECT_TRUE(list.out.starts_with("reference ")) << list.out;
+  EXPECT_TRUE(list.out.starts_with("attention ")) << list.out;
+  EXPECT_NE(list.out.find("\nreference "), std::string::npos) << list.out;
   EXPECT_NE(Run("bench --help").out.find("\nreference "), std::string::npos);
-  for (const char* command : {"bench --json", "list benchmarks --json"}) {
+  for (const char* command : {"bench --list --json", "list benchmarks --json"}) {
     const nlohmann::json entries = nlohmann::json::parse(Run(command).out);
-    ASSERT_EQ(entries.size(), 1u) << command;
-    EXPECT_EQ(entries[0]["name"], "reference") << command;
+    ASSERT_EQ(entries.size(), 2u) << command;
+    EXPECT_EQ(entries[0]["name"], "attention") << command;
+    EXPECT_EQ(entries[1]["name"], "reference") << command;
   }
   const CommandResult table = Run("bench reference --quick");
   EXPECT_EQ(table.status, 0) << table.err;
   EXPECT_NE(table.out.find("forward 128x128x64"), std::string::npos) << table.out;
   EXPECT_NE(table.out.find("Peak of double multiply-adds on "), std::string::npos) << table.out;
-  ExpectRefused("bench nonsense", "no benchmark 'nonsense' (there are: reference)");
+  ExpectRefused("bench nonsense", "no benchmark 'nonsense' (there are: attention, reference)");
   ExpectRefused("bench reference --rounds 0", "--rounds");
   ExpectRefused("bench reference --rounds 2 --quick", "--quick");
   ExpectRefused("bench reference --out nowhere/bench.json", "nowhere/bench.json: ");
+  ExpectRefused("bench reference --shape 2x96x64", "its shapes are fixed");
+  ExpectRefused("bench --shape 8x1024", "expected heads x length x size");
+  ExpectRefused("bench --shape 8x1024x64x", "expected heads x length x size");
+  ExpectRefused("bench --shape 8x0x64", "expected heads x length x size");
+  ExpectRefused("bench --shape 1x9x8x64", "too many queries");
+  ExpectRefused("bench --shape 1x8x63", "no multiple of 8");
+  ExpectRefused("bench --shape 1x100000x64", "more than 2^28 elements");
+}
+
+// A shape so small that its figures mean nothing; all of them are there, with their floors.
+TEST_F(CommandTest, BenchMeasuresAttentionAgainstFloorsAndPeers) {
+  // Libraries of the system are found or not; those of npm are not.
+  const std::string no_packages = "env ATTEST_PEERS=nowhere";
+  const CommandResult run =
+      Run("bench --quick --json --seed 3 --shape 2x96x64 --out bench.json", no_packages);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.err, "");
+  const nlohmann::json record = nlohmann::json::parse(run.out);
+  std::ifstream file(directory_ / "bench.json");
+  EXPECT_EQ(nlohmann::json::parse(file), record);
+  EXPECT_EQ(record["attest_bench"], 1);
+  EXPECT_EQ(record["name"], "attention");
+  EXPECT_EQ(record["clock"], "processor time of one thread");
+  EXPECT_EQ(record["manifest"]["seed"], 3);
+  EXPECT_EQ(record["manifest"]["inputs_sha256"].get<std::string>().size(), 64u);
+  for (const nlohmann::json& target : record["targets"]) {
+    for (const char* rate : {"fma_f32_gflops", "fma_f64_gflops", "exp_gexps", "copy_256mb_gbps",
+                             "copy_4096x4096_gbps", "read_256mb_gbps", "read_64mb_gbps"}) {
+      const nlohmann::json& rates = record["floors"][target.get<std::string>()];
+      EXPECT_GT(rates[rate].get<double>(), 0.0) << target << " " << rate;
+      EXPECT_GE(rates[rate], rates[std::string(rate) + "_median"]) << target << " " << rate;
+    }
+  }
+  std::map<std::string, std::size_t> rows;  // of the fast forward kernel, by shape
+  for (const nlohmann::json& row : record["rows"]) {
+    if (row["kernel"] == "attention_forward_f32") ++rows[row["shape"].get<std::string>()];
+    EXPECT_GT(row["seconds_min"].get<double>(), 0.0);
+    EXPECT_LE(row["seconds_min"], row["seconds_median"]);
+    EXPECT_GT(row["gflops"].get<double>(), 0.0);
+    EXPECT_GT(row["gbytes_per_second"].get<double>(), 0.0);
+    EXPECT_FALSE(row["floor"].get<std::string>().empty());
+    EXPECT_GT(row["floor_seconds"].get<double>(), 0.0);
+    EXPECT_DOUBLE_EQ(row["share_of_floor"].get<double>() * row["seconds_min"].get<double>(),
+                     row["floor_seconds"].get<double>());
+  }
+  const std::size_t targets = record["targets"].size();
+  EXPECT_EQ(rows, (std::map<std::string, std::size_t>{{"2x96x64", targets},
+                                                      {"2x96x64 causal", targets}}));
+
+  // The first row is of the best target; Eigen is always there, and computes the same.
+  const nlohmann::json& first = record["rows"][0];
+  EXPECT_GT(first["vs"]["eigen"].get<double>(), 0.0);
+  for (const auto& [peer, difference] : first["peer_differences"].items()) {
+    EXPECT_TRUE(first["vs"].contains(peer));
+    // Twice n + D roundings and as many of the score's size (below 16) on values below 6.
+    EXPECT_LT(difference.get<double>(), 2 * 16 * (96 + 64) * 0x1p-24 * 6) << peer;
+  }
+  bool missing = false;
+  for (const nlohmann::json& peer : record["peers"]) {
+    if (peer["library"] == "ggml") missing = peer.contains("missing");
+  }
+  EXPECT_TRUE(missing);
+
+  const CommandResult table = Run("bench --quick --shape 1x1x64x8", no_packages);
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_NE(table.out.find("attention_decode_f32"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("missing: package onnxruntime-node not found"), std::string::npos);
+  std::istringstream lines(table.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
 }
 
 TEST_F(CommandTest, ListsEverything) {

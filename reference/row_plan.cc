@@ -2,7 +2,6 @@
 #include "reference/row_plan.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -45,12 +44,6 @@ RowId RowAt(const Dimensions& shape, Index flat) {
 
 Index FlatRow(const Dimensions& shape, const RowId& row) {
   return (row.batch * shape.q_heads + row.head) * shape.q_len + row.query;
-}
-
-double DefaultAlibiExponent(Index head, Index heads) {
-  const Index power = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(heads)));
-  if (head < power) return -8.0 * static_cast<double>(head + 1) / static_cast<double>(power);
-  return -8.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(2 * power);
 }
 
 StatusOr<CaseData> CaseData::Make(const Case& problem) {

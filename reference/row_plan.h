@@ -137,8 +137,4 @@ class CaseData {
   std::vector<double> w_, w_q_, w_k_, b_, v_a_;  // w_ transposed: [Dk, Dq]
 };
 
-// The ALiBi slope of head h of H is 2^exponent with this exponent: -8(h+1)/H for H a power of two,
-// else those of the next lower power n of two, followed by every other one of 2n.
-double DefaultAlibiExponent(Index head, Index heads);
-
 }  // namespace attest
