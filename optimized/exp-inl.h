@@ -14,10 +14,9 @@
 //   r^2 (...); 1 + r, what that loses is added to t exactly; the last sum. Subnormal results are
 //   rounded once more: underflow is gradual. Reproducible: the same bits on every target; Fast and
 //   Accurate differ in fused (AVX2, AVX3) and unfused MulAdd only.
-// Bound: Accurate 0.75 ULP, Fast and Reproducible 0.79 ULP, where subnormal results have the
-// largest
-//   error. Floats: by exhaustion; doubles: docs/functions.md. ULP = |got - exact| / ulp(exact),
-//   2^(emin-p+1) for subnormal results.
+// Bound: doubles 0.72 ULP on paper (docs/functions.md), Fast and Reproducible 0.86 ULP where the
+//   result is subnormal; floats 0.75, Fast and Reproducible 0.79 ULP, by measurement. ULP =
+//   |got - exact| / ulp(exact), 2^(emin-p+1) for subnormal results.
 // Measured: properties/functions_test.cc; docs/functions.md has the table.
 
 #include "optimized/exp2-inl.h"

@@ -10,9 +10,7 @@
 // Rounding points: s, z, f^2/2, each step of the polynomial, products with k (k ln2_high is exact),
 //   and the sums from the smallest term to the largest. Reproducible: the same bits on every
 //   target.
-// Bound: 1 ULP. Floats: by exhaustion; doubles: docs/functions.md. ULP = |got - exact| /
-// ulp(exact),
-//   2^(emin-p+1) for subnormal results.
+// Bound: 1 ULP on paper (docs/functions.md). ULP = |got - exact| / ulp(exact).
 // Measured: properties/functions_test.cc; docs/functions.md has the table.
 
 #include "optimized/exp-inl.h"
