@@ -1,43 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/own_kernels.h"
 
+#include <utility>
+
 #include "optimized/attention.h"
 #include "optimized/softmax.h"
 
 namespace attest {
 namespace {
 
-class TiledForward final : public AttentionCall {
+// The same numbers, rounded to another type.
+Tensor Converted(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() == dtype) return tensor;
+  Tensor converted(dtype, tensor.shape());
+  for (Index i = 0; i < tensor.size(); ++i) converted.Set(i, tensor.At(i));
+  return converted;
+}
+
+class ForwardCall final : public AttentionCall {
  public:
-  explicit TiledForward(const AttentionProblem& problem) : out_(DType::kF32, problem.q.shape()) {
-    args_.q = problem.q.view<float, 4>();
-    args_.k = problem.k.view<float, 4>();
-    args_.v = problem.v.view<float, 4>();
+  ForwardCall(const AttentionProblem& problem, const KernelChoice& choice)
+      : mode_(choice.mode),
+        q_(Converted(problem.q, choice.storage)),
+        k_(Converted(problem.k, choice.storage)),
+        v_(Converted(problem.v, choice.storage)),
+        out_(choice.storage, problem.q.shape()),
+        execution_(choice.threads) {
+    args_.q = InputOf<4>(q_);
+    args_.k = InputOf<4>(k_);
+    args_.v = InputOf<4>(v_);
     args_.causal = problem.shape.causal ? Causal::kBottomRight : Causal::kNone;
-    outputs_.out = out_.view<float, 4>();
+    outputs_.out = OutputOf<4>(out_);
   }
 
-  Status Run() override { return AttentionForward(AttentionAlgorithm::kTiled, args_, outputs_); }
+  // Unsupported where no kernel takes the problem.
+  Status Choose() {
+    for (const AttentionAlgorithm algorithm :
+         {AttentionAlgorithm::kAutomatic, AttentionAlgorithm::kTiled}) {
+      algorithm_ = algorithm;
+      const Status status = Run();
+      if (status.code() != StatusCode::kUnsupported) return status;
+    }
+    return Unsupported("no kernel takes this problem");
+  }
+
+  Status Run() override { return AttentionForward(mode_, algorithm_, args_, outputs_, execution_); }
 
   std::vector<float> Output() const override {
-    return {out_.data<float>(), out_.data<float>() + out_.size()};
+    const Tensor out = Converted(out_, DType::kF32);
+    return {out.data<float>(), out.data<float>() + out.size()};
   }
 
  private:
-  Tensor out_;
+  Mode mode_;
+  AttentionAlgorithm algorithm_ = AttentionAlgorithm::kAutomatic;
+  Tensor q_, k_, v_, out_;
   AttentionArgs args_;
   AttentionOutputs outputs_;
+  Execution execution_;
 };
 
 }  // namespace
 
 StatusOr<std::unique_ptr<AttentionCall>> PrepareOwnKernel(const AttentionProblem& problem,
                                                           const KernelChoice& choice) {
-  if (choice.mode != Mode::kFast) return Unsupported("no kernel has modes yet");
-  if (choice.storage != DType::kF32) return Unsupported("every kernel stores f32");
   if (choice.backward) return Unsupported("no kernel computes gradients yet");
-  if (choice.threads != 1) return Unsupported("every kernel runs on one thread");
-  return std::unique_ptr<AttentionCall>(std::make_unique<TiledForward>(problem));
+  auto call = std::make_unique<ForwardCall>(problem, choice);
+  if (Status s = call->Choose(); !s.ok()) return s;
+  return std::unique_ptr<AttentionCall>(std::move(call));
 }
 
 StatusOr<std::function<Status()>> PrepareOwnSoftmax(const Tensor& x) {
