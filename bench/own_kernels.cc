@@ -9,26 +9,21 @@
 namespace attest {
 namespace {
 
-// The same numbers, rounded to another type.
-Tensor Converted(const Tensor& tensor, DType dtype) {
+// The tensor itself, or its numbers rounded to another type, which *storage then holds.
+const Tensor& InType(const Tensor& tensor, DType dtype, Tensor* storage) {
   if (tensor.dtype() == dtype) return tensor;
-  Tensor converted(dtype, tensor.shape());
-  for (Index i = 0; i < tensor.size(); ++i) converted.Set(i, tensor.At(i));
-  return converted;
+  *storage = Tensor(dtype, tensor.shape());
+  for (Index i = 0; i < tensor.size(); ++i) storage->Set(i, tensor.At(i));
+  return *storage;
 }
 
 class ForwardCall final : public AttentionCall {
  public:
   ForwardCall(const AttentionProblem& problem, const KernelChoice& choice)
-      : mode_(choice.mode),
-        q_(Converted(problem.q, choice.storage)),
-        k_(Converted(problem.k, choice.storage)),
-        v_(Converted(problem.v, choice.storage)),
-        out_(choice.storage, problem.q.shape()),
-        execution_(choice.threads) {
-    args_.q = InputOf<4>(q_);
-    args_.k = InputOf<4>(k_);
-    args_.v = InputOf<4>(v_);
+      : mode_(choice.mode), out_(choice.storage, problem.q.shape()), execution_(choice.threads) {
+    args_.q = InputOf<4>(InType(problem.q, choice.storage, &q_));
+    args_.k = InputOf<4>(InType(problem.k, choice.storage, &k_));
+    args_.v = InputOf<4>(InType(problem.v, choice.storage, &v_));
     args_.causal = problem.shape.causal ? Causal::kBottomRight : Causal::kNone;
     outputs_.out = OutputOf<4>(out_);
   }
@@ -47,14 +42,16 @@ class ForwardCall final : public AttentionCall {
   Status Run() override { return AttentionForward(mode_, algorithm_, args_, outputs_, execution_); }
 
   std::vector<float> Output() const override {
-    const Tensor out = Converted(out_, DType::kF32);
+    Tensor storage;
+    const Tensor& out = InType(out_, DType::kF32, &storage);
     return {out.data<float>(), out.data<float>() + out.size()};
   }
 
  private:
   Mode mode_;
   AttentionAlgorithm algorithm_ = AttentionAlgorithm::kAutomatic;
-  Tensor q_, k_, v_, out_;
+  Tensor q_, k_, v_;  // empty for f32: the problem's own are read
+  Tensor out_;
   AttentionArgs args_;
   AttentionOutputs outputs_;
   Execution execution_;
