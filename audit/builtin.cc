@@ -122,8 +122,8 @@ struct Call {
 
 class BuiltinSubject : public InProcessSubject {
  public:
-  BuiltinSubject(const KernelInfo& kernel, SubjectInfo info)
-      : kernel_(kernel), info_(std::move(info)) {}
+  BuiltinSubject(const KernelInfo& kernel, SubjectInfo info, std::shared_ptr<Execution> execution)
+      : kernel_(kernel), info_(std::move(info)), execution_(std::move(execution)) {}
 
   const SubjectInfo& info() const override { return info_; }
 
@@ -137,19 +137,19 @@ class BuiltinSubject : public InProcessSubject {
     if (!target.ok()) return target.status();
     if (call.forward()) {
       if (Status s = AttentionForward(kernel_.mode, kernel_.algorithm, call.args, call.outputs,
-                                      execution_);
+                                      *execution_);
           !s.ok()) {
         return s;
       }
     }
     if (!call.backward) return Status();
-    return AttentionBackward(kernel_.mode, call.args, call.gradients, execution_);
+    return AttentionBackward(kernel_.mode, call.args, call.gradients, *execution_);
   }
 
  private:
   KernelInfo kernel_;
   SubjectInfo info_;
-  mutable Execution execution_;  // its workspace is reused from case to case
+  std::shared_ptr<Execution> execution_;  // its workspace is reused from case to case
 };
 
 }  // namespace
@@ -165,7 +165,8 @@ const std::vector<BuiltinKernel>& BuiltinKernels() {
   return kernels;
 }
 
-StatusOr<std::unique_ptr<Subject>> MakeBuiltinSubject(const std::string& name) {
+StatusOr<std::unique_ptr<Subject>> MakeBuiltinSubject(const std::string& name,
+                                                      std::shared_ptr<Execution> execution) {
   const std::size_t at = name.find('@');
   const std::string kernel_name = name.substr(0, at);
   const std::optional<KernelInfo> kernel = FindKernel(kernel_name);
@@ -184,7 +185,9 @@ StatusOr<std::unique_ptr<Subject>> MakeBuiltinSubject(const std::string& name) {
   if (StatusOr<ScopedTarget> target = ScopedTarget::Force(info.target); !target.ok()) {
     return target.status();
   }
-  return std::unique_ptr<Subject>(std::make_unique<BuiltinSubject>(*kernel, info));
+  if (!execution) execution = std::make_shared<Execution>();
+  return std::unique_ptr<Subject>(
+      std::make_unique<BuiltinSubject>(*kernel, info, std::move(execution)));
 }
 
 }  // namespace attest
