@@ -38,12 +38,26 @@ void Run(Mode mode, const AttentionArgs& args, const AttentionGradients& gradien
     const auto& shape = task.bias_shape;
     std::fill(task.bias_sums, task.bias_sums + shape[0] * shape[1] * shape[2] * shape[3], T{0});
   }
+  const auto run = [&](BackwardStep step, std::size_t first, std::size_t count) {
+    execution.pool.Run(count, [&](std::size_t index, std::size_t thread) {
+      RunBackwardStep(task, step, first + index, thread);
+    });
+  };
+  // A few key/value heads at a time, whose staged tensors stay in the cache from step to step.
+  const std::size_t stores = task.n.stores();
+  const bool by_store = task.n.chains == stores;
+  const std::size_t wave = by_store ? task.threads : stores;
+  for (std::size_t store = 0; store < stores; store += wave) {
+    const std::size_t count = std::min(wave, stores - store);
+    for (const BackwardStep step : {BackwardStep::kKeys, BackwardStep::kRows, BackwardStep::kBlocks,
+                                    BackwardStep::kQueries}) {
+      const std::size_t all = IndicesOf(task.n, gradients, step);
+      run(step, all / stores * store, by_store ? all / stores * count : all);
+    }
+  }
   for (const BackwardStep step :
-       {BackwardStep::kKeys, BackwardStep::kRows, BackwardStep::kBlocks, BackwardStep::kQueries,
-        BackwardStep::kParameters, BackwardStep::kRest, BackwardStep::kBias}) {
-    execution.pool.Run(
-        IndicesOf(task.n, gradients, step),
-        [&](std::size_t index, std::size_t thread) { RunBackwardStep(task, step, index, thread); });
+       {BackwardStep::kParameters, BackwardStep::kRest, BackwardStep::kBias}) {
+    run(step, 0, IndicesOf(task.n, gradients, step));
   }
 }
 

@@ -13,6 +13,7 @@
 // Measured: by the kernels that use it.
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <type_traits>
@@ -101,9 +102,11 @@ template <class T>
 HWY_INLINE bool LoadFinite(DType dtype, const void* from, Index stride, std::size_t count,
                            std::size_t padded, T* HWY_RESTRICT to) {
   ReadRow(dtype, from, stride, count, to);
-  T sum = 0;
-  for (std::size_t c = 0; c < count; ++c) sum = sum + to[c] * T{0};  // NaN from NaN and infinities
-  const bool finite = sum == T{0};
+  unsigned bad = 0;
+  for (std::size_t c = 0; c < count; ++c) {
+    bad |= static_cast<unsigned>(!(std::fabs(to[c]) <= std::numeric_limits<T>::max()));
+  }
+  const bool finite = bad == 0;
   std::fill(to + (finite ? count : 0), to + padded, T{0});
   return finite;
 }
@@ -299,7 +302,7 @@ HWY_INLINE void ScoreBlock(Policy policy, const BackwardTask<T>& task, const Blo
     if (has_terms) {
       const auto term = hn::Load(d, scratch.terms + at);
       x = hn::Add(x, term);
-      allowed = hn::Ne(term, excluded);
+      allowed = hn::Not(hn::Eq(term, excluded));  // a NaN takes part
     } else if (!shape.covered) {
       const auto here = hn::Set(d, static_cast<T>(key));
       allowed = hn::And(hn::Ge(here, hn::Load(d, shape.begin + q)),

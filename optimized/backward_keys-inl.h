@@ -114,7 +114,7 @@ HWY_NOINLINE void GradientsOfScores(Policy policy, const BackwardTask<T>& task,
       hn::Store(hn::Mul(weight, factor), d, weights + at);
     }
     const auto shifted = hn::Sub(product, hn::Load(d, deltas + q));
-    auto grad = hn::IfThenElseZero(hn::Ne(weight, hn::Zero(d)), hn::Mul(weight, shifted));
+    auto grad = hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, shifted));
     if (with_slopes) grad = hn::Mul(grad, hn::Load(d, scratch.slopes + at));
     hn::Store(grad, d, grads + at);
   });
@@ -231,7 +231,8 @@ template <class T>
 HWY_INLINE T SumOfRow(const T* HWY_RESTRICT row) {
   T sums[16];
   for (std::size_t i = 0; i < 16; ++i) {
-    sums[i] = ((row[i] + row[16 + i]) + row[32 + i]) + row[48 + i];
+    sums[i] = row[i];
+    for (std::size_t q = 16; q < kQueryBlock; q += 16) sums[i] = sums[i] + row[q + i];
   }
   for (std::size_t width = 8; width > 0; width /= 2) {
     for (std::size_t i = 0; i < width; ++i) sums[i] = sums[i] + sums[i + width];

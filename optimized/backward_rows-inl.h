@@ -274,7 +274,7 @@ void SumRows(Policy policy, const BackwardTask<T>& task, BlockView<T>& view,
         const auto weight = hn::Load(d, weights + at);
         auto product = hn::Load(d, scratch.grads + at);
         if (scales) product = hn::Mul(product, hn::Load(d, scratch.factors + at));
-        product = hn::IfThenElseZero(hn::Ne(weight, hn::Zero(d)), product);
+        product = hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), product);
         hn::Store(MulAdd(policy, d, weight, product, hn::Load(d, sums->block_delta + q)), d,
                   sums->block_delta + q);
       });
