@@ -235,9 +235,9 @@ GradientRowBound GradientRowBounds::Of(Index flat, const RowId& row, const RowPl
       rounded->error += Both(Gamma(2.0, u), stored) * (rounded->size + rounded->error);
     }
     const double scaled = std::max(1.0, rows_.scores().scale());
-    const double largest = std::max({(term.ds.size + term.ds.error) * scaled,
-                                     term.kept.size + term.kept.error,
-                                     w.softmax + products.softmax_error[t]});
+    const double largest =
+        std::max({(term.ds.size + term.ds.error) * scaled, term.kept.size + term.kept.error,
+                  w.softmax + products.softmax_error[t]});
     if (!(largest <= limit)) result.in_range = false;
     result.terms.push_back(term);
   }

@@ -67,7 +67,7 @@ RowBound RowBounds::Of(Index flat, const RowId& row, const RowPlan& plan) const 
     bound.normaliser +=
         Perturbation(w.softmax, w.log_softmax, w.exponent) * (1.0 + denominator_sums) +
         w.softmax * denominator_sums;
-    if (plan.gaussian_center) {
+    if (plan.gaussian_center && contract_.local) {
       const double half_width = contract_.local->half_width;
       const double z = (static_cast<double>(term.key) - *plan.gaussian_center) / half_width;
       const double size =

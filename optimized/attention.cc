@@ -6,14 +6,6 @@
 #include "optimized/forward_tiled.h"
 
 namespace attest {
-namespace {
-
-bool FewRows(const AttentionArgs& args) {
-  return args.q.shape[1] > 0 &&
-         args.q.shape[2] * (args.q.shape[1] / args.k.shape[1]) <= kDecodeRows;
-}
-
-}  // namespace
 
 template <class ModePolicy>
 Status AttentionForward(ModePolicy mode, AttentionAlgorithm algorithm, const AttentionArgs& args,

@@ -14,13 +14,13 @@
 namespace attest {
 
 enum class AttentionAlgorithm {
-  kMaterialised,          // a whole row of scores, softmax by the row maximum, then times v
-  kMaterialisedOnline,    // the same with the one-pass (online) softmax
-  kMaterialisedTwoPass,   // the same with the two-pass softmax, which needs no maximum
+  kMaterialised,           // a whole row of scores, softmax by the row maximum, then times v
+  kMaterialisedOnline,     // the same with the one-pass (online) softmax
+  kMaterialisedTwoPass,    // the same with the two-pass softmax, which needs no maximum
   kMaterialisedUnshifted,  // the same with exp(s) as it is: overflows from s = 88.7 on; a specimen
-  kTiled,                 // blocks of queries and keys with an online softmax; no row of scores
-  kDecode,                // a few queries against many keys: row by row, keys split over threads
-  kAutomatic,             // kDecode for up to kDecodeRows queries of a key/value head, else kTiled
+  kTiled,                  // blocks of queries and keys with an online softmax; no row of scores
+  kDecode,                 // a few queries against many keys: row by row, keys split over threads
+  kAutomatic,              // kDecode for up to kDecodeRows queries of a key/value head, else kTiled
 };
 
 // Rows (queries x heads that share a key/value head) up to which kAutomatic takes kDecode.
@@ -28,8 +28,8 @@ inline constexpr Index kDecodeRows = 8;
 
 // Inputs. B, Hq, Hkv, Tq, Tk, Dq, Dk, Dv as in core/contract.h; head h reads key/value head
 // floor(h / (Hq/Hkv)), in place. Element types: q, k, v and the parameters of the score have one,
-// `dtype`, out of f64, f32, bf16, f16; bias, slopes, sinks and centers have it or the wide type (f32;
-// f64 for f64). Strides are arbitrary, 0 (broadcast) and negative ones included.
+// `dtype`, out of f64, f32, bf16, f16; bias, slopes, sinks and centers have it or the wide type
+// (f32; f64 for f64). Strides are arbitrary, 0 (broadcast) and negative ones included.
 struct AttentionArgs {
   Input<4> q;  // [B, Hq, Tq, Dq]
   Input<4> k;  // [B, Hkv, Tk, Dk]
@@ -63,8 +63,8 @@ struct AttentionArgs {
 };
 
 // Outputs, of any strides (0 only on axes of length <= 1), not overlapping the inputs or each
-// other. Every element is written. `out` and `weights` may be of any floating type (rounded once from
-// the accumulation type), `lse` of the wide type.
+// other. Every element is written. `out` and `weights` may be of any floating type (rounded once
+// from the accumulation type), `lse` of the wide type.
 struct AttentionOutputs {
   std::optional<Output<4>> out;      // [B, Hq, Tq, Dv]
   std::optional<Output<3>> lse;      // [B, Hq, Tq], natural logarithm
@@ -75,14 +75,15 @@ struct AttentionOutputs {
 // - A key that is not allowed (mask, bias = -inf, causal, window, documents, lengths) contributes
 //   nothing and has weight exactly 0, whatever its k and v hold.
 // - A row without any allowed key, rows beyond q_lengths included, follows `empty_row`: out 0, NaN
-//   or the mean of v over all Tk keys (0 for Tk = 0); lse -inf, NaN, -inf; weights 0, NaN, 1/Tk. With
-//   a sink it is 0 under every policy, and lse is the sink.
+//   or the mean of v over all Tk keys (0 for Tk = 0); lse -inf, NaN, -inf; weights 0, NaN, 1/Tk.
+//   With a sink it is 0 under every policy, and lse is the sink.
 // - A NaN or +inf score makes out, lse and the allowed weights of its row NaN; so do allowed scores
-//   that are all -inf, unless there is a sink. An allowed weight of 0 times a NaN or infinite v is NaN.
+//   that are all -inf, unless there is a sink. An allowed weight of 0 times a NaN or infinite v is
+//   NaN.
 //
-// Accumulation is in f32 (f64 for f64). Sizes of 0 are allowed except for Dq, Dk, Dv and, where Hq >
-// 0, Hkv. InvalidArgument names the argument that is wrong. Range: scores times log2(e) and sums of
-// exp(s - m) |v| over 192 keys must not exceed the largest number of the accumulation type.
+// Accumulation is in f32 (f64 for f64). Sizes of 0 are allowed except for Dq, Dk, Dv and, where Hq
+// > 0, Hkv. InvalidArgument names the argument that is wrong. Range: scores times log2(e) and sums
+// of exp(s - m) |v| over 192 keys must not exceed the largest number of the accumulation type.
 template <class ModePolicy>
 Status AttentionForward(ModePolicy, AttentionAlgorithm algorithm, const AttentionArgs& args,
                         const AttentionOutputs& outputs, Execution& execution);
@@ -104,11 +105,11 @@ struct AttentionGradients {
   std::optional<Output<1>> grad_b, grad_v_a;
 };
 
-// Recomputes the weights block by block from the rows' LSE (computed here first); deterministic: the
-// bits do not depend on the number of threads. Gradients of empty rows are 0.
+// Recomputes the weights block by block from the rows' LSE (computed here first); deterministic:
+// the bits do not depend on the number of threads. Gradients of empty rows are 0.
 template <class ModePolicy>
-Status AttentionBackward(ModePolicy, const AttentionArgs& args,
-                         const AttentionGradients& gradients, Execution& execution);
+Status AttentionBackward(ModePolicy, const AttentionArgs& args, const AttentionGradients& gradients,
+                         Execution& execution);
 Status AttentionBackward(Mode mode, const AttentionArgs& args, const AttentionGradients& gradients,
                          Execution& execution);
 

@@ -77,8 +77,9 @@ class InputChecker {
     for (Index b = 0; b < lengths->shape[0]; ++b) {
       const auto length = static_cast<Index>(ReadElement(DType::kI32, At(*lengths, b)));
       if (length < 0 || length > limit) {
-        status_ = Wrong(std::string(name) + "[" + std::to_string(b) + "] = " +
-                        std::to_string(length) + " is not in [0, " + std::to_string(limit) + "]");
+        status_ =
+            Wrong(std::string(name) + "[" + std::to_string(b) + "] = " + std::to_string(length) +
+                  " is not in [0, " + std::to_string(limit) + "]");
         return;
       }
     }
@@ -113,7 +114,8 @@ Status CheckNumbers(const AttentionArgs& args) {
 
 double ScaleOf(const AttentionArgs& args) {
   if (args.scale) return *args.scale;
-  return args.score == ScoreKind::kDot ? 1.0 / std::sqrt(static_cast<double>(args.k.shape[3])) : 1.0;
+  return args.score == ScoreKind::kDot ? 1.0 / std::sqrt(static_cast<double>(args.k.shape[3]))
+                                       : 1.0;
 }
 
 StatusOr<Dimensions> CheckInputs(const AttentionArgs& args) {

@@ -12,8 +12,8 @@ void Workspace::Free::operator()(std::byte* memory) const {
 std::byte* Workspace::Reserve(std::size_t bytes) {
   if (bytes > capacity_ || !memory_) {
     memory_.reset();
-    memory_.reset(static_cast<std::byte*>(
-        ::operator new(bytes, std::align_val_t(Carver::kAlignment))));
+    memory_.reset(
+        static_cast<std::byte*>(::operator new(bytes, std::align_val_t(Carver::kAlignment))));
     capacity_ = bytes;
   }
   return memory_.get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One (batch, query head) as the tiled forward kernel sees it, and how its inputs are staged. Private
-// to optimized/.
+// One (batch, query head) as the tiled forward kernel sees it, and how its inputs are staged.
+// Private to optimized/.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,8 @@ struct HeadTask {
   Output<2> weights;  // [Tq, Tk], likewise
 };
 
-// What the kernels of one mode and one pair of types offer; chosen for the SIMD target on every call.
+// What the kernels of one mode and one pair of types offer; chosen for the SIMD target on every
+// call.
 template <class S, class T>
 struct ForwardKernels {
   // Queries that one call of `rows` takes.

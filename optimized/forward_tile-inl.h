@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forward attention of a block of queries over blocks of keys, with an online softmax.
 //
-// Computes: with s_ij of optimized/query_scores-inl.h, in units of log2(e), for every block of 192 keys,
+// Computes: with s_ij of optimized/query_scores-inl.h, in units of log2(e), for every block of 192
+// keys,
 //   m_b the maximum of its scores,
 //     p_ij = 2^(s_ij - m_b),  l_b = sum p_ij,  o_b = sum p_ij w_ij v_j  (w: dropout and Gaussian),
 //   which is merged into what the blocks before gave: m' = max(m, m_b),
@@ -9,15 +10,17 @@
 //   a sink is a last block with m_b = sink, l_b = 1, o_b = 0. out = o / l, lse = ln 2 (m + log2 l),
 //   weights = 2^(s - m) / l w, w without dropout.
 // Shapes: one head, HeadTask of optimized/forward_task.h.
-// Rounding points: scores; s - m_b and the exponential (optimized/exp2-inl.h); each addition of l_b, in
-//   ascending order of keys; p w; one MulAdd a term of o_b in the same order (optimized/tile-inl.h); the
-//   two factors of a merge (one of them is 1) and their products; 1/l and its product with o. Nothing
-//   depends on the other rows of a block, on how many there are, or on the lanes: a row's bits are the
-//   same for every batch, group, thread and, with Reproducible, SIMD target.
-//   Accurate f32 (S = double): scores, maxima, differences, l and 1/l in double; p is rounded to float
-//   once, after an exponential of the double difference; o in float.
+// Rounding points: scores; s - m_b and the exponential (optimized/exp2-inl.h); each addition of
+// l_b, in
+//   ascending order of keys; p w; one MulAdd a term of o_b in the same order
+//   (optimized/tile-inl.h); the two factors of a merge (one of them is 1) and their products; 1/l
+//   and its product with o. Nothing depends on the other rows of a block, on how many there are, or
+//   on the lanes: a row's bits are the same for every batch, group, thread and, with Reproducible,
+//   SIMD target. Accurate f32 (S = double): scores, maxima, differences, l and 1/l in double; p is
+//   rounded to float once, after an exponential of the double difference; o in float.
 // Bound: docs/bounds.md, profiles f32 and f64.
-// Measured: Forward.StaysWithinItsBound of properties/forward_test.cc prints the largest error/bound.
+// Measured: Forward.StaysWithinItsBound of properties/forward_test.cc prints the largest
+// error/bound.
 
 #include <algorithm>
 #include <cmath>
@@ -63,8 +66,8 @@ class QueryBlock {
 
   QueryBlock(const HeadTask<S, T>& task, Index first, Carver& carver)
       : task_(task), scores_(task, first, carver) {
-    weights_ = kSameType ? reinterpret_cast<T*>(scores_.scores())
-                         : carver.Take<T>(kQueries * kKeyBlock);
+    weights_ =
+        kSameType ? reinterpret_cast<T*>(scores_.scores()) : carver.Take<T>(kQueries * kKeyBlock);
     factors_ = carver.Take<T>(kQueries * kKeyBlock);
     out_ = carver.Take<T>(kQueries * task.v_dim);
     block_out_ = carver.Take<T>(kQueries * task.v_dim);
@@ -216,8 +219,8 @@ class QueryBlock {
     std::size_t column = 0;
     const T* panel = task_.panels;
     for (; column + kPanelWidth <= task_.v_dim; column += kPanelWidth) {
-      AddColumns<kPanelWidth>(panel + static_cast<std::size_t>(j) * kPanelWidth, kPanelWidth, column,
-                              segments, old_factor, block_factor);
+      AddColumns<kPanelWidth>(panel + static_cast<std::size_t>(j) * kPanelWidth, kPanelWidth,
+                              column, segments, old_factor, block_factor);
       panel += kPanelWidth * task_.kv_len;
     }
     const std::size_t step = task_.v_dim - column;  // of the last panel
@@ -307,8 +310,8 @@ class QueryBlock {
     for (std::size_t c = 0; c < task_.v_dim; ++c) {
       for (std::size_t i = 0; i < kQueries; i += kOutLanes) {
         T* const out = out_ + c * kQueries + i;
-        const VT part = hn::Mul(hn::Load(d, block_out_ + c * kQueries + i),
-                                hn::Load(d, block_factor + i));
+        const VT part =
+            hn::Mul(hn::Load(d, block_out_ + c * kQueries + i), hn::Load(d, block_factor + i));
         hn::Store(MulAdd(Policy(), d, hn::Load(d, out), hn::Load(d, old_factor + i), part), d, out);
       }
     }
@@ -531,18 +534,18 @@ struct TiledForward {
     const Tag<S> d;
     constexpr std::size_t kLanes = hn::MaxLanes(Tag<S>());
     for (std::size_t first = 0; first < width; first += kTileVectors * kLanes) {
-      MultiplyRows<kTileVectors>(
-          Policy(), d, keys, key_step, 1, count, k_dim, w_k_t + first, padded,
-          [&](std::size_t j, auto& sums) HWY_ATTR {
-            HWY_ALIGN S row[kTileVectors * kLanes];
-            for (std::size_t i = 0; i < RowsOf(sums); ++i) {
-              for (std::size_t v = 0; v < kTileVectors; ++v) {
-                hn::Store(sums[i][v], d, row + v * kLanes);
-              }
-              const std::size_t n = std::min(width - first, kTileVectors * kLanes);
-              std::copy(row, row + n, projected + (j + i) * width + first);
-            }
-          });
+      MultiplyRows<kTileVectors>(Policy(), d, keys, key_step, 1, count, k_dim, w_k_t + first,
+                                 padded, [&](std::size_t j, auto& sums) HWY_ATTR {
+                                   HWY_ALIGN S row[kTileVectors * kLanes];
+                                   for (std::size_t i = 0; i < RowsOf(sums); ++i) {
+                                     for (std::size_t v = 0; v < kTileVectors; ++v) {
+                                       hn::Store(sums[i][v], d, row + v * kLanes);
+                                     }
+                                     const std::size_t n =
+                                         std::min(width - first, kTileVectors * kLanes);
+                                     std::copy(row, row + n, projected + (j + i) * width + first);
+                                   }
+                                 });
     }
   }
 };

@@ -117,7 +117,8 @@ KeyRange HeadRules::RangeOfRows(Index first, Index last) const {
 bool HeadRules::Allowed(Index i, Index j) const {
   const KeyRange range = RangeOf(i);
   if (j < range.begin || j >= range.end) return false;
-  if (mask_.data != nullptr && *static_cast<const std::uint8_t*>(At(mask_, i, j)) == 0) return false;
+  if (mask_.data != nullptr && *static_cast<const std::uint8_t*>(At(mask_, i, j)) == 0)
+    return false;
   if (documents_ && IntegerAt(q_documents_, i) != IntegerAt(kv_documents_, j)) return false;
   return bias_.data == nullptr ||
          ReadElement(bias_.dtype, At(bias_, i, j)) != -std::numeric_limits<double>::infinity();
@@ -147,8 +148,8 @@ void HeadRules::FillTerms(Index i, Index first, std::size_t count, double unit, 
 
   const auto factor = static_cast<T>(unit);
   if (bias_.data != nullptr) {
-    ReadRow(bias_.dtype, At(bias_, i, begin), bias_.strides[1], static_cast<std::size_t>(end - begin),
-            terms + at(begin));
+    ReadRow(bias_.dtype, At(bias_, i, begin), bias_.strides[1],
+            static_cast<std::size_t>(end - begin), terms + at(begin));
     for (Index j = begin; j < end; ++j) {
       T& term = terms[at(j)];
       const T scaled = term * factor;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one (batch, query head) of a call says about its rows and keys, apart from q, k and v: which
-// keys take part, what is added to scores, and what weights are multiplied with. Private to optimized/.
+// keys take part, what is added to scores, and what weights are multiplied with. Private to
+// optimized/.
 #pragma once
 
 #include <cstddef>
@@ -39,9 +40,9 @@ class HeadRules {
   bool Allowed(Index i, Index j) const;
   bool AnyAllowed(Index i) const;
 
-  // For keys first, ..., first + count - 1 of row i: terms[.] = unit * (bias - slope * distance), or
-  // -infinity for a key that is not allowed. A finite term is never -infinity: it is clamped to the
-  // lowest finite number. T is float or double.
+  // For keys first, ..., first + count - 1 of row i: terms[.] = unit * (bias - slope * distance),
+  // or -infinity for a key that is not allowed. A finite term is never -infinity: it is clamped to
+  // the lowest finite number. T is float or double.
   template <class T>
   void FillTerms(Index i, Index first, std::size_t count, double unit, T* terms) const;
 

@@ -10,7 +10,8 @@ namespace attest {
 //
 // Fast: the fewest instructions. Multiply-add is fused where the SIMD target has it, so that bits
 //   differ between targets with it (AVX2, AVX3) and without (SSE4, SSSE3, EMU128, SCALAR).
-// Reproducible: a row's bits depend on its own inputs alone, on every SIMD target. Every multiply-add
+// Reproducible: a row's bits depend on its own inputs alone, on every SIMD target. Every
+// multiply-add
 //   rounds once: on targets with a fused one it costs what Fast costs, on others it is emulated and
 //   some ten times slower.
 // Accurate: scores in twice the precision, x - max and the exponential compensated, sums in blocks.
@@ -23,9 +24,7 @@ enum class Mode { kFast, kReproducible, kAccurate };
 
 // "fast", "reproducible", "accurate".
 constexpr std::string_view NameOf(Mode mode) {
-  return mode == Mode::kFast           ? "fast"
-         : mode == Mode::kReproducible ? "reproducible"
-                                       : "accurate";
+  return mode == Mode::kFast ? "fast" : mode == Mode::kReproducible ? "reproducible" : "accurate";
 }
 
 template <class ModePolicy>

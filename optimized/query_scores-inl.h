@@ -2,12 +2,13 @@
 // Scores of a block of queries against a block of keys, queries in the lanes, in units of log2(e).
 //
 // Computes: s_ij = <q'_i, k_j> with q' = factor q, after W for `general`; or sum_a v'_a tanh(A_ia +
-//   C_ja) with v' = factor v_a, A = W_q q + b, C = W_k k for `additive`. With a soft cap s <- cap tanh(s).
-//   Where the head has masks, biases or ALiBi, s <- s + term, -infinity for keys that are not allowed.
+//   C_ja) with v' = factor v_a, A = W_q q + b, C = W_k k for `additive`. With a soft cap s <- cap
+//   tanh(s). Where the head has masks, biases or ALiBi, s <- s + term, -infinity for keys that are
+//   not allowed.
 // Shapes: scores[j][i] for n <= kKeyBlock keys and kQueries queries.
 // Rounding points: q' and v' once, from double; one MulAdd a term in ascending order (optimized/
-//   tile-inl.h), + b, the sum A + C, tanh (optimized/tanh-inl.h); cap times tanh; the term once (twice
-//   with bias and ALiBi) and its sum with s.
+//   tile-inl.h), + b, the sum A + C, tanh (optimized/tanh-inl.h); cap times tanh; the term once
+//   (twice with bias and ALiBi) and its sum with s.
 // Bound: docs/bounds.md, "Scores". Measured: by the kernels that use it.
 
 #include <algorithm>
@@ -41,8 +42,8 @@ struct Segments {
   std::size_t end[V];
 };
 
-// Calls body(v, begin, end) for the segments of a block: keys [begin, end) are needed by the vectors
-// v, v + 1, ..., where v is a constant.
+// Calls body(v, begin, end) for the segments of a block: keys [begin, end) are needed by the
+// vectors v, v + 1, ..., where v is a constant.
 template <std::size_t V, std::size_t First = 0, class Body>
 HWY_INLINE void ForEachSegment(const Segments<V>& segments, const Body& body) {
   const std::size_t begin = First == 0 ? 0 : segments.end[First - (First > 0 ? 1 : 0)];
@@ -174,7 +175,8 @@ class QueryScores {
       }
     };
     if (task_.score == ScoreKind::kGeneral) {
-      MultiplyRows<V>(Policy(), d, task_.w, 1, task_.width, task_.width, dim, given_, kQueries, store);
+      MultiplyRows<V>(Policy(), d, task_.w, 1, task_.width, task_.width, dim, given_, kQueries,
+                      store);
     } else if (task_.score == ScoreKind::kAdditive) {
       MultiplyRows<V>(Policy(), d, task_.w_q, dim, 1, task_.width, dim, given_, kQueries, store);
     }
@@ -185,21 +187,21 @@ class QueryScores {
     const D d;
     const S* const keys = task_.keys + (static_cast<std::size_t>(j) + begin) * task_.key_step;
     S* const scores = scores_ + begin * kQueries + First * kLanes;
-    MultiplyRows<V - First>(
-        Policy(), d, keys, task_.key_step, 1, end - begin, task_.width, q_ + First * kLanes, kQueries,
-        [&](std::size_t r, auto& sums) HWY_ATTR {
-          ATTEST_UNROLL
-          for (std::size_t v = 0; v < V - First; ++v) {
-            S* const row_max = max + (First + v) * kLanes;
-            Vec most = hn::Load(d, row_max);
-            ATTEST_UNROLL
-            for (std::size_t i = 0; i < RowsOf(sums); ++i) {
-              hn::Store(sums[i][v], d, scores + (r + i) * kQueries + v * kLanes);
-              most = hn::Max(most, sums[i][v]);
-            }
-            hn::Store(most, d, row_max);
-          }
-        });
+    MultiplyRows<V - First>(Policy(), d, keys, task_.key_step, 1, end - begin, task_.width,
+                            q_ + First * kLanes, kQueries, [&](std::size_t r, auto& sums) HWY_ATTR {
+                              ATTEST_UNROLL
+                              for (std::size_t v = 0; v < V - First; ++v) {
+                                S* const row_max = max + (First + v) * kLanes;
+                                Vec most = hn::Load(d, row_max);
+                                ATTEST_UNROLL
+                                for (std::size_t i = 0; i < RowsOf(sums); ++i) {
+                                  hn::Store(sums[i][v], d,
+                                            scores + (r + i) * kQueries + v * kLanes);
+                                  most = hn::Max(most, sums[i][v]);
+                                }
+                                hn::Store(most, d, row_max);
+                              }
+                            });
   }
 
   void AdditiveScores(Index j, const Segments<V>& segments, S* HWY_RESTRICT max) {

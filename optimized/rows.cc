@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes: conversions between the storage types and the accumulation types.
 // Shapes: rows of any length and stride; vectors where the stride is 1 and the row has a full one.
-// Rounding points: bf16 and f16 to float: none. float to bf16: to nearest even, by adding half a unit
-//   of the last place, and one more for odd, to the bits; float to f16: the target's conversion where
-//   it has one (AVX2, AVX3), else core/dtype.h element by element; double to 16 bits: core/dtype.h.
-// Bound: 0.5 ULP, exact in the other direction. Measured: Rows.* of properties/rows_test.cc compares
+// Rounding points: bf16 and f16 to float: none. float to bf16: to nearest even, by adding half a
+// unit
+//   of the last place, and one more for odd, to the bits; float to f16: the target's conversion
+//   where it has one (AVX2, AVX3), else core/dtype.h element by element; double to 16 bits:
+//   core/dtype.h.
+// Bound: 0.5 ULP, exact in the other direction. Measured: Rows.* of properties/rows_test.cc
+// compares
 //   every 16-bit value, and roundings of every kind, with core/dtype.h on every target.
 #include "optimized/rows.h"
 

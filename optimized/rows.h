@@ -9,8 +9,9 @@
 
 namespace attest {
 
-// to[i] = element i of the row at `from`, whose elements lie `stride` elements apart; i < count. The
-// widening is exact, except for f64 read as float, which is rounded to nearest. T is float or double.
+// to[i] = element i of the row at `from`, whose elements lie `stride` elements apart; i < count.
+// The widening is exact, except for f64 read as float, which is rounded to nearest. T is float or
+// double.
 template <class T>
 void ReadRow(DType dtype, const void* from, Index stride, std::size_t count, T* to);
 

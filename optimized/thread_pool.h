@@ -21,9 +21,10 @@ class ThreadPool {
 
   std::size_t threads() const { return workers_.size() + 1; }
 
-  // Calls body(index, thread) for every index < count, with thread < threads(), and returns when all
-  // are done. Which thread takes an index is not determined; no two take the same `thread` number at a
-  // time. Allocates nothing. Not to be called from inside a body. `body` must not throw.
+  // Calls body(index, thread) for every index < count, with thread < threads(), and returns when
+  // all are done. Which thread takes an index is not determined; no two take the same `thread`
+  // number at a time. Allocates nothing. Not to be called from inside a body. `body` must not
+  // throw.
   template <class Body>
   void Run(std::size_t count, const Body& body) {
     Loop loop;
@@ -48,7 +49,7 @@ class ThreadPool {
 
   std::mutex mutex_;
   std::condition_variable started_, finished_;
-  Loop loop_;                    // guarded by mutex_, as are the next three
+  Loop loop_;                     // guarded by mutex_, as are the next three
   std::uint64_t generation_ = 0;  // of loops; workers wait for it to rise
   std::size_t busy_ = 0;          // workers that have not finished the present loop
   bool stopping_ = false;

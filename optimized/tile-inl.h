@@ -2,15 +2,18 @@
 // The one matrix product that every attention kernel is made of, and the transpositions around it.
 //
 // Computes: C[r][l] = sum_k a[r * row + k * step] * b[k * b_step + l], for rows r and lanes l: the
-//   elements of `a` are broadcast, those of `b` are whole vectors. With queries in the lanes that is
-//   S^T = K Q^T (a = K) and O^T = V^T P^T (a = V); with head dimensions in the lanes it is dV = P^T dO
-//   (a = P^T).
+//   elements of `a` are broadcast, those of `b` are whole vectors. With queries in the lanes that
+//   is S^T = K Q^T (a = K) and O^T = V^T P^T (a = V); with head dimensions in the lanes it is dV =
+//   P^T dO (a = P^T).
 // Shapes: tiles of kTileRows rows and up to kTileVectors vectors, which fill the registers: 24 (12)
-//   accumulators of 32 (16). b is aligned to a vector and b_step a multiple of one; a has no alignment.
-// Rounding points: one MulAdd (optimized/arithmetic-inl.h) for each k, in the order of k, from 0. No
+//   accumulators of 32 (16). b is aligned to a vector and b_step a multiple of one; a has no
+//   alignment.
+// Rounding points: one MulAdd (optimized/arithmetic-inl.h) for each k, in the order of k, from 0.
+// No
 //   sum crosses lanes, so that the order is the same for every target, tile and vector length.
 // Bound: g_n sum |a b|, g_n = n u / (1 - n u), n the number of products (Higham 2002, section 3.1).
-// Measured: by the kernels that use it; share of the peak of multiply-adds: `attest bench attention`.
+// Measured: by the kernels that use it; share of the peak of multiply-adds: `attest bench
+// attention`.
 
 #include <cstddef>
 
@@ -80,7 +83,8 @@ constexpr std::size_t RowsOf(const Vector (&)[R][V]) {
 }
 
 // One tile of R rows and V vectors; finish(acc) receives the sums, Vec acc[R][V].
-template <std::size_t R, std::size_t V, class Policy, class D, class T = hn::TFromD<D>, class Finish>
+template <std::size_t R, std::size_t V, class Policy, class D, class T = hn::TFromD<D>,
+          class Finish>
 HWY_INLINE void MultiplyTile(Policy policy, D d, const T* HWY_RESTRICT a, std::size_t row,
                              std::size_t step, std::size_t n, const T* HWY_RESTRICT b,
                              std::size_t b_step, const Finish& finish) {
@@ -125,8 +129,8 @@ HWY_INLINE void WithVectors(std::size_t vectors, const Body& body) {
   body(std::integral_constant<std::size_t, 1>());
 }
 
-// Lanes 4g to 4g + 3 of vector k hold elements 0 to 3 of row 4g + k; afterwards lane r of out[c] holds
-// element c of row r.
+// Lanes 4g to 4g + 3 of vector k hold elements 0 to 3 of row 4g + k; afterwards lane r of out[c]
+// holds element c of row r.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void TransposeFour(D d, V a0, V a1, V a2, V a3, V* HWY_RESTRICT out) {
   const hn::Repartition<double, D> dd;

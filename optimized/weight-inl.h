@@ -3,8 +3,10 @@
 //
 // Computes: 2^y for y <= 0, of floats, doubles, or doubles rounded to float.
 // Shapes: one vector; lanes do not interact.
-// Rounding points: those of Exp2 (optimized/exp2-inl.h) for floats and of Exp2OfAny (optimized/exp-inl.h)
-//   for doubles. From doubles to float: y - round(y) once, which is exact in double, and the polynomial.
+// Rounding points: those of Exp2 (optimized/exp2-inl.h) for floats and of Exp2OfAny
+// (optimized/exp-inl.h)
+//   for doubles. From doubles to float: y - round(y) once, which is exact in double, and the
+//   polynomial.
 // Bound: 0.83 ULP; from doubles 1.1 ULP, 0.25 of it from the rounded fraction.
 // Measured: optimized/exp2-inl.h, optimized/exp-inl.h.
 
@@ -59,8 +61,8 @@ HWY_INLINE hn::Vec<D> WeightsOf(D d, VecD low, VecD high) {
   // The fractions are exact in double; rounding one to float changes the result by 2^-26 ln 2.
   const hn::Vec<D> f = hn::Combine(d, hn::DemoteTo(dh, hn::Sub(high, high_n)),
                                    hn::DemoteTo(dh, hn::Sub(low, low_n)));
-  const auto n = hn::ConvertTo(
-      di, hn::Combine(d, hn::DemoteTo(dh, high_n), hn::DemoteTo(dh, low_n)));
+  const auto n =
+      hn::ConvertTo(di, hn::Combine(d, hn::DemoteTo(dh, high_n), hn::DemoteTo(dh, low_n)));
   // 2^n may not be a normal float, its two halves are.
   const auto bias = hn::Set(di, 127);
   const auto half = hn::ShiftRight<1>(n);
