@@ -4,9 +4,9 @@
 // Computes: p = softmax(scale q k^T + bias) over the allowed keys, out = p v, lse.
 // Shapes: one head, HeadTask of optimized/attention_head.h; scratch: one row of scores.
 // Rounding points: those of ScoreBlock (optimized/attention-inl.h), s + bias, those of the softmax
-//   (optimized/softmax-inl.h), each weight p to float, those of ValueBlock.
+//   (optimized/softmax_block-inl.h), each weight p to float, those of ValueBlock.
 // Bound: docs/bounds.md, profile f32. u = 2^-24, B = ceil(Tk/64), g_n = n u / (1 - n u), R and H of
-//   optimized/softmax-inl.h (shifted or online), and A the largest error of an allowed score,
+//   optimized/softmax_block-inl.h (shifted or online), and A the largest error of an allowed score,
 //     A_j = g_(Dk+3) (|scale| sum |q_c k_jc| + |bias_j|) + Dk 2^-149 (1 + max |k_jc|), R' = R + 2A:
 //     |p_j - exact| <= p_j (e^(2A + H) - 1) + 2^-147,  |lse - exact| <= A + H + u (|exact| + A +
 //     H), |out_c - exact| <= (e^(2A + H + (64 + B) u) - 1) sum p_j |v_jc|

@@ -7,8 +7,9 @@
 // Shapes: one head, HeadTask of optimized/attention_head.h; scratch: kQueryBlock rows of q, of o
 //   and of 64 sums, and with weights one maximum per row and block.
 // Rounding points: those of ScoreBlock and ValueBlock (optimized/attention-inl.h), s + bias, s - m,
-//   exp, each addition of l (tree of optimized/softmax-inl.h), exp(m_old - m_new) and its products
-//   with l and o, o / l. Weights: exp(s - m of their block) times (exp(that m - last m) / l).
+//   exp, each addition of l (tree of optimized/softmax_block-inl.h), exp(m_old - m_new) and its
+//   products with l and o, o / l. Weights: exp(s - m of their block) times (exp(that m - last m) /
+//   l).
 // Bound: docs/bounds.md, profile f32; that of optimized/attention_materialised.cc with
 //   H + 2 (R' + 3 B) u in place of H, where H is that of the shifted softmax.
 // Measured: Attention.StaysWithinItsBoundForEverySize of properties/optimized_attention_test.cc
