@@ -2,39 +2,46 @@
 // Checks a call and hands it to the kernel of its algorithm.
 #include "optimized/attention.h"
 
-#include <algorithm>
-
 #include "optimized/attention_check.h"
 #include "optimized/forward_tiled.h"
 #include "optimized/row_kernels.h"
 
 namespace attest {
+namespace {
+
+bool FewRows(const AttentionArgs& args) {
+  return args.k.shape[1] > 0 &&
+         args.q.shape[2] * (args.q.shape[1] / args.k.shape[1]) <= kDecodeRows;
+}
+
+}  // namespace
 
 template <class ModePolicy>
 Status AttentionForward(ModePolicy mode, AttentionAlgorithm algorithm, const AttentionArgs& args,
                         const AttentionOutputs& outputs, Execution& execution) {
   if (StatusOr<Dimensions> n = CheckInputs(args); !n.ok()) return n.status();
   if (Status s = CheckOutputs(args, outputs); !s.ok()) return s;
-  if (algorithm == AttentionAlgorithm::kAutomatic) {
-    const Index kv_heads = std::max<Index>(args.k.shape[1], 1);
-    const Index rows = args.q.shape[1] / kv_heads * args.q.shape[2];
-    algorithm = rows <= kDecodeRows ? AttentionAlgorithm::kDecode : AttentionAlgorithm::kTiled;
-  }
   switch (algorithm) {
     case AttentionAlgorithm::kTiled:
-    case AttentionAlgorithm::kAutomatic:
       ForwardTiled(mode, args, outputs, execution);
       return Status();
     case AttentionAlgorithm::kDecode:
       return ForwardDecode(mode, args, outputs, execution);
-    case AttentionAlgorithm::kMaterialised:
-    case AttentionAlgorithm::kMaterialisedOnline:
-    case AttentionAlgorithm::kMaterialisedTwoPass:
-    case AttentionAlgorithm::kMaterialisedUnshifted:
+    case AttentionAlgorithm::kAutomatic:
+      if (FewRows(args)) return ForwardDecode(mode, args, outputs, execution);
+      ForwardTiled(mode, args, outputs, execution);
+      return Status();
+    default:
       return ForwardMaterialised(mode, algorithm, args, outputs, execution);
   }
-  return Internal("attention: no such algorithm");
 }
+
+template Status AttentionForward(Fast, AttentionAlgorithm, const AttentionArgs&,
+                                 const AttentionOutputs&, Execution&);
+template Status AttentionForward(Reproducible, AttentionAlgorithm, const AttentionArgs&,
+                                 const AttentionOutputs&, Execution&);
+template Status AttentionForward(Accurate, AttentionAlgorithm, const AttentionArgs&,
+                                 const AttentionOutputs&, Execution&);
 
 Status AttentionForward(Mode mode, AttentionAlgorithm algorithm, const AttentionArgs& args,
                         const AttentionOutputs& outputs, Execution& execution) {

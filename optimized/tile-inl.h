@@ -31,6 +31,10 @@
 // Loops over a tile's registers must be unrolled completely.
 #undef ATTEST_UNROLL
 #define ATTEST_UNROLL _Pragma("GCC unroll 32")
+// After the parameters of a lambda that receives registers: in a call they would go through memory,
+// and accumulators that do are stored in every step of the loop before.
+#undef ATTEST_INLINE
+#define ATTEST_INLINE __attribute__((always_inline)) HWY_ATTR
 
 HWY_BEFORE_NAMESPACE();
 namespace attest {
@@ -101,11 +105,11 @@ HWY_INLINE void MultiplyRows(Policy policy, D d, const T* HWY_RESTRICT a, std::s
                              std::size_t step, std::size_t m, std::size_t n,
                              const T* HWY_RESTRICT b, std::size_t b_step, const Finish& finish) {
   std::size_t r = 0;
-  const auto rest = [&](auto size) HWY_ATTR {
+  const auto rest = [&](auto size) ATTEST_INLINE {
     constexpr std::size_t kSize = decltype(size)::value;
     for (; r + kSize <= m; r += kSize) {
       MultiplyTile<kSize, V>(policy, d, a + r * row, row, step, n, b, b_step,
-                             [&](auto& acc) HWY_ATTR { finish(r, acc); });
+                             [&](auto& acc) ATTEST_INLINE { finish(r, acc); });
     }
   };
   rest(std::integral_constant<std::size_t, kTileRows>());
