@@ -6,6 +6,7 @@ BUILD := build/$(PRESET)
 PREFIX ?= /usr/local
 REPORT_ARGS ?= --quick --out out/report
 VALIDATE_ARGS ?= --elements 5000000 --record docs/records/reference_validation.json
+VALIDATE_KERNELS_ARGS ?= --elements 10000000 --record docs/records/kernel_validation.json
 TEST_ARGS ?=
 BENCH_ARGS ?=
 JOBS ?=
@@ -34,10 +35,10 @@ endef
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps build test validate report bench peers install asan compilers format format-check tidy clean
+.PHONY: help deps build test validate validate-kernels report bench peers install asan compilers format format-check tidy clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 17
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 19
 	@echo 'Variables: PRESET=$(PRESET) JOBS= TEST_ARGS= REPORT_ARGS="$(REPORT_ARGS)" PREFIX=$(PREFIX)'
 
 deps: ## Install the Debian packages that are missing
@@ -56,6 +57,10 @@ test: build ## Build and run the tests (TEST_ARGS: more arguments for ctest)
 validate: build ## Check the reference on 5,000,000 random elements (VALIDATE_ARGS)
 	mkdir -p docs/records
 	$(BUILD)/properties/reference_validation/reference_validation $(VALIDATE_ARGS)
+
+validate-kernels: build ## Judge 10,000,000 elements of every kernel and SIMD target (VALIDATE_KERNELS_ARGS)
+	mkdir -p docs/records
+	$(BUILD)/properties/kernel_validation/kernel_validation $(VALIDATE_KERNELS_ARGS)
 
 report: build ## Build and write the stability report (REPORT_ARGS)
 	$(BUILD)/cli/attest report $(REPORT_ARGS)

@@ -17,8 +17,8 @@ namespace {
 
 class BuiltinSubject : public InProcessSubject {
  public:
-  BuiltinSubject(const KernelInfo& kernel, SubjectInfo info)
-      : kernel_(kernel), info_(std::move(info)) {}
+  BuiltinSubject(const KernelInfo& kernel, SubjectInfo info, std::shared_ptr<Execution> execution)
+      : kernel_(kernel), info_(std::move(info)), execution_(std::move(execution)) {}
 
   const SubjectInfo& info() const override { return info_; }
 
@@ -37,13 +37,13 @@ class BuiltinSubject : public InProcessSubject {
     }
     StatusOr<ScopedTarget> target = ScopedTarget::Force(info_.target);
     if (!target.ok()) return target.status();
-    return call.Run(kernel_.mode, kernel_.algorithm, execution_);
+    return call.Run(kernel_.mode, kernel_.algorithm, *execution_);
   }
 
  private:
   KernelInfo kernel_;
   SubjectInfo info_;
-  mutable Execution execution_;  // its workspace is reused from case to case
+  std::shared_ptr<Execution> execution_;  // its workspace is reused from case to case
 };
 
 }  // namespace
@@ -59,7 +59,8 @@ const std::vector<BuiltinKernel>& BuiltinKernels() {
   return kernels;
 }
 
-StatusOr<std::unique_ptr<Subject>> MakeBuiltinSubject(const std::string& name) {
+StatusOr<std::unique_ptr<Subject>> MakeBuiltinSubject(const std::string& name,
+                                                      std::shared_ptr<Execution> execution) {
   const std::size_t at = name.find('@');
   const std::string kernel_name = name.substr(0, at);
   const std::optional<KernelInfo> kernel = FindKernel(kernel_name);
@@ -78,7 +79,9 @@ StatusOr<std::unique_ptr<Subject>> MakeBuiltinSubject(const std::string& name) {
   if (StatusOr<ScopedTarget> target = ScopedTarget::Force(info.target); !target.ok()) {
     return target.status();
   }
-  return std::unique_ptr<Subject>(std::make_unique<BuiltinSubject>(*kernel, info));
+  if (!execution) execution = std::make_shared<Execution>();
+  return std::unique_ptr<Subject>(
+      std::make_unique<BuiltinSubject>(*kernel, info, std::move(execution)));
 }
 
 }  // namespace attest

@@ -8,6 +8,7 @@
 
 #include "audit/subject.h"
 #include "core/status.h"
+#include "optimized/execution.h"
 
 namespace attest {
 
@@ -18,7 +19,10 @@ struct BuiltinKernel {
 };
 const std::vector<BuiltinKernel>& BuiltinKernels();
 
-// A kernel by name, optionally with "@TARGET". NotFound, with the known names, for others.
-StatusOr<std::unique_ptr<Subject>> MakeBuiltinSubject(const std::string& name);
+// A kernel by name, optionally with "@TARGET". NotFound, with the known names, for others. It runs
+// on `execution` where one is given, which subjects may share that do not run at the same time, and
+// else on one thread.
+StatusOr<std::unique_ptr<Subject>> MakeBuiltinSubject(
+    const std::string& name, std::shared_ptr<Execution> execution = nullptr);
 
 }  // namespace attest

@@ -95,6 +95,10 @@ bool IsJudged(const Expectation& expected, const std::string& tensor, std::size_
   return exactly || std::isfinite(BoundsOf(expected, tensor)[at]);
 }
 
+double BoundOf(const Expectation& expected, const std::string& tensor, std::size_t at) {
+  return BoundsOf(expected, tensor)[at];
+}
+
 bool Conforms(const Expectation& expected, const std::string& tensor, std::size_t at, double got) {
   if (!IsJudged(expected, tensor, at)) return true;
   const CertifiedTensor& certified = expected.certified.outputs.at(tensor);

@@ -54,6 +54,9 @@ StatusOr<Expectation> Expect(const Case& problem, int threads = 1);
 // grouped.
 bool IsJudged(const Expectation& expected, const std::string& tensor, std::size_t at);
 
+// The bound of element `at`; infinite where it has none, 0 where it is compared exactly.
+double BoundOf(const Expectation& expected, const std::string& tensor, std::size_t at);
+
 // Whether `got` conforms to element `at` of output `tensor`. Written so that NaN fails.
 bool Conforms(const Expectation& expected, const std::string& tensor, std::size_t at, double got);
 

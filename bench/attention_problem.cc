@@ -80,10 +80,15 @@ double ScoreCount(const AttentionShape& shape) {
 
 AttentionProblem DrawProblem(const AttentionShape& shape, std::uint64_t seed) {
   return {.shape = shape,
+          .seed = seed,
           .q = Drawn("q", shape.heads, shape.queries, shape.dim, seed),
           .k = Drawn("k", shape.heads, shape.keys, shape.dim, seed),
-          .v = Drawn("v", shape.heads, shape.keys, shape.dim, seed),
-          .grad_out = Drawn("grad_out", shape.heads, shape.queries, shape.dim, seed)};
+          .v = Drawn("v", shape.heads, shape.keys, shape.dim, seed)};
+}
+
+Tensor DrawGradient(const AttentionProblem& problem) {
+  const AttentionShape& shape = problem.shape;
+  return Drawn("grad_out", shape.heads, shape.queries, shape.dim, problem.seed);
 }
 
 float ScaleOf(const AttentionShape& shape) {

@@ -36,10 +36,14 @@ double ScoreCount(const AttentionShape& shape);
 // Standard normal f32 tensors [1, heads, queries or keys, dim], scale 1/sqrt(dim).
 struct AttentionProblem {
   AttentionShape shape;
-  Tensor q, k, v, grad_out;
+  std::uint64_t seed = 0;
+  Tensor q, k, v;
 };
 
 AttentionProblem DrawProblem(const AttentionShape& shape, std::uint64_t seed);
+
+// The gradient of the output, likewise, for a backward pass.
+Tensor DrawGradient(const AttentionProblem& problem);
 
 float ScaleOf(const AttentionShape& shape);  // 1/sqrt(dim)
 

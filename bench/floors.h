@@ -16,8 +16,8 @@ namespace attest {
 // Operations per second (two for each multiply-add) of independent chains of fused multiply-adds.
 double FloatFmaPeak(double seconds);
 double DoubleFmaPeak(double seconds);
-// Exponentials per second: exp of 4096 floats of [-20, 0], loaded and stored, by the exp of the
-// attention kernels.
+// Exponentials per second: 2^y of 4096 floats of [-30, 0], loaded and stored, by the function of
+// the fast attention kernels (optimized/exp2-inl.h).
 double ExpPeak(double seconds);
 
 // Two buffers that lie far apart in memory and have been written once, for the rates below.

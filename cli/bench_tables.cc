@@ -73,10 +73,11 @@ void PrintReference(const ordered_json& record) {
 void PrintFloors(const ordered_json& record) {
   fmt::print("{:<8} {:>12} {:>12} {:>8} {:>10} {:>10} {:>10} {:>10}\n", "Floors", "f32 GFLOP/s",
              "f64 GFLOP/s", "Gexp/s", "copy GB/s", "4096x4096", "read GB/s", "64 MB");
-  for (const auto& [target, rates] : record["floors"].items()) {
+  for (const auto& floors : record["floors"].items()) {
+    const ordered_json& rates = floors.value();
     const auto rate = [&](const char* name) { return rates[name].get<double>(); };
     fmt::print("{:<8} {:>12.1f} {:>12.1f} {:>8.2f} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f}\n",
-               target, rate("fma_f32_gflops"), rate("fma_f64_gflops"), rate("exp_gexps"),
+               floors.key(), rate("fma_f32_gflops"), rate("fma_f64_gflops"), rate("exp_gexps"),
                rate("copy_256mb_gbps"), rate("copy_4096x4096_gbps"), rate("read_256mb_gbps"),
                rate("read_64mb_gbps"));
   }

@@ -68,8 +68,9 @@ HWY_INLINE hn::Vec<DD> MulAddToOdd(DD dd, VF a, VF b, VF c) {
   return hn::IfThenElse(hn::Gt(hn::Abs(error), hn::Zero(dd)), hn::BitCast(dd, odd), s);
 }
 
+// Out of line: a polynomial of these, inlined, is a thousand instructions.
 template <class D, class V>
-HWY_INLINE V FusedMulAdd(D d, V a, V b, V c) {
+HWY_NOINLINE V FusedMulAdd(D d, V a, V b, V c) {
   // The conversion of EMU128 and SCALAR turns a double beyond the floats into the largest float.
   constexpr bool kByLane = HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR;
   if constexpr (kByLane || sizeof(hn::TFromD<D>) == sizeof(double)) {

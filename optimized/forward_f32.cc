@@ -13,15 +13,15 @@ namespace attest {
 namespace HWY_NAMESPACE {
 
 template <class Policy>
-const ForwardKernels<float, float>* Kernels() {
+const ForwardKernels<float>* Kernels() {
   using Forward = TiledForward<Policy, float, float>;
-  static constexpr ForwardKernels<float, float> kKernels{
+  static constexpr ForwardKernels<float> kKernels{
       Forward::QueryRows, Forward::Scratch, Forward::Rows, PackPanels<float>, Forward::Project};
   return &kKernels;
 }
 
-const ForwardKernels<float, float>* FastF32() { return Kernels<Fast>(); }
-const ForwardKernels<float, float>* ReproducibleF32() { return Kernels<Reproducible>(); }
+const ForwardKernels<float>* FastF32() { return Kernels<Fast>(); }
+const ForwardKernels<float>* ReproducibleF32() { return Kernels<Reproducible>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace attest
@@ -34,11 +34,11 @@ HWY_EXPORT(FastF32);
 HWY_EXPORT(ReproducibleF32);
 
 template <>
-const ForwardKernels<float, float>& KernelsOf<Fast, float, float>() {
+const ForwardKernels<float>& KernelsOf<Fast, float, float>() {
   return *HWY_DYNAMIC_DISPATCH(FastF32)();
 }
 template <>
-const ForwardKernels<float, float>& KernelsOf<Reproducible, float, float>() {
+const ForwardKernels<float>& KernelsOf<Reproducible, float, float>() {
   return *HWY_DYNAMIC_DISPATCH(ReproducibleF32)();
 }
 

@@ -14,21 +14,21 @@ HWY_BEFORE_NAMESPACE();
 namespace attest {
 namespace HWY_NAMESPACE {
 
-template <class Policy, class T>
-const ForwardKernels<double, T>* Kernels() {
-  using Forward = TiledForward<Policy, double, T>;
-  static constexpr ForwardKernels<double, T> kKernels{
-      Forward::QueryRows, Forward::Scratch, Forward::Rows, PackPanels<T>, Forward::Project};
+template <class Policy, class W>
+const ForwardKernels<double>* Kernels() {
+  using Forward = TiledForward<Policy, double, W>;
+  static constexpr ForwardKernels<double> kKernels{
+      Forward::QueryRows, Forward::Scratch, Forward::Rows, PackPanels<double>, Forward::Project};
   return &kKernels;
 }
 
 // Where multiply-adds are fused anyway, Fast is Reproducible: one kernel serves both.
 using FastOrSame = std::conditional_t<HWY_NATIVE_FMA, Reproducible, Fast>;
 
-const ForwardKernels<double, double>* FastF64() { return Kernels<FastOrSame, double>(); }
-const ForwardKernels<double, double>* ReproducibleF64() { return Kernels<Reproducible, double>(); }
-const ForwardKernels<double, double>* AccurateF64() { return Kernels<Accurate, double>(); }
-const ForwardKernels<double, float>* AccurateF32() { return Kernels<Accurate, float>(); }
+const ForwardKernels<double>* FastF64() { return Kernels<FastOrSame, double>(); }
+const ForwardKernels<double>* ReproducibleF64() { return Kernels<Reproducible, double>(); }
+const ForwardKernels<double>* AccurateF64() { return Kernels<Accurate, double>(); }
+const ForwardKernels<double>* AccurateF32() { return Kernels<Accurate, float>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace attest
@@ -43,19 +43,19 @@ HWY_EXPORT(AccurateF64);
 HWY_EXPORT(AccurateF32);
 
 template <>
-const ForwardKernels<double, double>& KernelsOf<Fast, double, double>() {
+const ForwardKernels<double>& KernelsOf<Fast, double, double>() {
   return *HWY_DYNAMIC_DISPATCH(FastF64)();
 }
 template <>
-const ForwardKernels<double, double>& KernelsOf<Reproducible, double, double>() {
+const ForwardKernels<double>& KernelsOf<Reproducible, double, double>() {
   return *HWY_DYNAMIC_DISPATCH(ReproducibleF64)();
 }
 template <>
-const ForwardKernels<double, double>& KernelsOf<Accurate, double, double>() {
+const ForwardKernels<double>& KernelsOf<Accurate, double, double>() {
   return *HWY_DYNAMIC_DISPATCH(AccurateF64)();
 }
 template <>
-const ForwardKernels<double, float>& KernelsOf<Accurate, double, float>() {
+const ForwardKernels<double>& KernelsOf<Accurate, double, float>() {
   return *HWY_DYNAMIC_DISPATCH(AccurateF32)();
 }
 

@@ -26,9 +26,8 @@ inline constexpr std::size_t kProjectionStep = 64;
 inline constexpr double kLog2E = 1.4426950408889634074;
 inline constexpr double kLn2 = 0.69314718055994530942;
 
-// S is the type of scores, T that of weights and sums: float and float, double and double, or, for
-// accurate f32, double and float.
-template <class S, class T>
+// S is the type of everything that is computed: float, or double for f64 and in mode Accurate.
+template <class S>
 struct HeadTask {
   HeadRules rules;
   Index q_len = 0;
@@ -49,7 +48,7 @@ struct HeadTask {
 
   const S* keys = nullptr;  // key j: keys[j * key_step], width elements; additive: W_k k_j
   std::size_t key_step = 0;
-  const T* panels = nullptr;  // of values
+  const S* panels = nullptr;  // of values
   Input<2> v;                 // [Tk, Dv], as given
 
   EmptyRow empty_row = EmptyRow::kZero;
@@ -58,25 +57,27 @@ struct HeadTask {
   Output<2> weights;  // [Tq, Tk], likewise
 };
 
-// What the kernels of one mode and one pair of types offer; chosen for the SIMD target on every
+// What the kernels of one mode and type offer; chosen for the SIMD target on every
 // call.
-template <class S, class T>
+template <class S>
 struct ForwardKernels {
   // Queries that one call of `rows` takes.
   std::size_t (*query_rows)();
   // Bytes of scratch that it needs.
-  std::size_t (*scratch)(const HeadTask<S, T>& task);
+  std::size_t (*scratch)(const HeadTask<S>& task);
   // Rows [first, first + query_rows()) of the task, as far as they exist.
-  void (*rows)(const HeadTask<S, T>& task, Index first, std::byte* scratch);
+  void (*rows)(const HeadTask<S>& task, Index first, std::byte* scratch);
   // Packs keys [first, first + count) of v [Tk, Dv] into panels; `row` has room for Dv elements.
-  void (*pack)(const Input<2>& v, std::size_t first, std::size_t count, T* row, T* panels);
+  void (*pack)(const Input<2>& v, std::size_t first, std::size_t count, S* row, S* panels);
   // projected[j] = W_k k_j, [count, A], for rows of keys of Dk elements; w_k_t is W_k transposed,
   // [Dk, padded], with `padded` A rounded up to a multiple of kProjectionStep and zeros there.
   void (*project)(const S* keys, std::size_t key_step, std::size_t count, std::size_t k_dim,
                   const S* w_k_t, std::size_t width, std::size_t padded, S* projected);
 };
 
-template <class ModePolicy, class S, class T>
-const ForwardKernels<S, T>& KernelsOf();
+// W is the precision of weights: float with double scores in mode Accurate for tensors other than
+// f64, else S.
+template <class ModePolicy, class S, class W>
+const ForwardKernels<S>& KernelsOf();
 
 }  // namespace attest

@@ -43,40 +43,29 @@ namespace attest {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// to[i] = from[i] in the other type.
-template <class S, class T>
-HWY_INLINE void Convert(const S* HWY_RESTRICT from, std::size_t count, T* HWY_RESTRICT to) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<T>(from[i]);
-}
-
 // A block of queries; V vectors of S hold one element of each.
-template <class Policy, class S, class T, std::size_t V>
+template <class Policy, class S, class W, std::size_t V>
 class QueryBlock {
  public:
   using DS = Tag<S>;
-  using DT = Tag<T>;
   using VS = hn::Vec<DS>;
-  using VT = hn::Vec<DT>;
   static constexpr std::size_t kLanes = hn::MaxLanes(DS());
-  static constexpr std::size_t kOutLanes = hn::MaxLanes(DT());
   static constexpr std::size_t kQueries = V * kLanes;
-  static constexpr std::size_t kOutVectors = kQueries / kOutLanes;
-  static constexpr bool kSameType = sizeof(S) == sizeof(T);
-  static_assert(kOutVectors * kOutLanes == kQueries);
+  // Weights of less precision than the scores are made two vectors at a time.
+  static constexpr bool kNarrowWeights = sizeof(W) < sizeof(S);
+  static_assert(!kNarrowWeights || V % 2 == 0);
 
-  QueryBlock(const HeadTask<S, T>& task, Index first, Carver& carver)
+  QueryBlock(const HeadTask<S>& task, Index first, Carver& carver)
       : task_(task), scores_(task, first, carver) {
-    weights_ =
-        kSameType ? reinterpret_cast<T*>(scores_.scores()) : carver.Take<T>(kQueries * kKeyBlock);
-    factors_ = carver.Take<T>(kQueries * kKeyBlock);
-    out_ = carver.Take<T>(kQueries * task.v_dim);
-    block_out_ = carver.Take<T>(kQueries * task.v_dim);
-    rows_ = carver.Take<T>(kQueries * std::max(task.v_dim, kKeyBlock));
+    factors_ = carver.Take<S>(kQueries * kKeyBlock);
+    out_ = carver.Take<S>(kQueries * task.v_dim);
+    block_out_ = carver.Take<S>(kQueries * task.v_dim);
+    rows_ = carver.Take<S>(kQueries * std::max(task.v_dim, kKeyBlock));
   }
 
   void Run() {
     scores_.Load();
-    std::fill(out_, out_ + kQueries * task_.v_dim, T{0});
+    std::fill(out_, out_ + kQueries * task_.v_dim, S{0});
     std::fill(max_, max_ + kQueries, -std::numeric_limits<S>::infinity());
     std::fill(sum_, sum_ + kQueries, S{0});
     ForEachBlock([&](Index j, std::size_t n) HWY_ATTR { AddBlock(j, n); });
@@ -107,18 +96,21 @@ class QueryBlock {
     HWY_ALIGN S block_max[kQueries];
     HWY_ALIGN S block_sum[kQueries];
     const bool covered = scores_.Covered(j, n);
-    const Segments<V> segments = scores_.SegmentsOf(j, n);
+    Segments<V> segments = scores_.SegmentsOf(j, n);
+    if constexpr (kNarrowWeights) {
+      for (std::size_t v = 0; v < V; v += 2) segments.end[v] = segments.end[v + 1];
+    }
     scores_.Compute(j, segments, covered, block_max);
     Weigh(segments, block_max, block_sum);
     if (task_.rules.scales()) {
       StageFactors(j, n, true);
-      for (std::size_t i = 0; i < n * kQueries; i += kOutLanes) {
-        const DT d;
-        hn::Store(hn::Mul(hn::Load(d, weights_ + i), hn::Load(d, factors_ + i)), d, weights_ + i);
+      for (std::size_t i = 0; i < n * kQueries; i += kLanes) {
+        const DS d;
+        hn::Store(hn::Mul(hn::Load(d, weights() + i), hn::Load(d, factors_ + i)), d, weights() + i);
       }
     }
-    HWY_ALIGN T old_factor[kQueries];
-    HWY_ALIGN T block_factor[kQueries];
+    HWY_ALIGN S old_factor[kQueries];
+    HWY_ALIGN S block_factor[kQueries];
     Merge(block_max, block_sum, old_factor, block_factor);
     // Values of keys that are not allowed for every row must not meet weights of 0 if they are not
     // finite.
@@ -131,7 +123,7 @@ class QueryBlock {
 
   // Scores to weights; the sums of the rows.
   void Weigh(const Segments<V>& segments, const S* HWY_RESTRICT max, S* HWY_RESTRICT sums) {
-    constexpr std::size_t kStep = sizeof(S) / sizeof(T);  // vectors that are handled together
+    constexpr std::size_t kStep = sizeof(S) / sizeof(W);  // vectors that are handled together
     for (std::size_t i = 0; i < kQueries; ++i) sums[i] = 0;
     const std::size_t all = segments.end[0];
     WeighKeys<V>(0, 0, all, max, sums);
@@ -154,8 +146,8 @@ class QueryBlock {
     }
     for (std::size_t t = begin; t < end; ++t) {
       const S* const scores = scores_.scores() + t * kQueries + first * kLanes;
-      T* const weights = weights_ + t * kQueries + first * kLanes;
-      if constexpr (kSameType) {
+      S* const weights = this->weights() + t * kQueries + first * kLanes;
+      if constexpr (!kNarrowWeights) {
         ATTEST_UNROLL
         for (std::size_t v = 0; v < Count; ++v) {
           const VS p = WeightOf(Policy(), d, hn::Sub(hn::Load(d, scores + v * kLanes), shift[v]));
@@ -163,15 +155,18 @@ class QueryBlock {
           sum[v] = hn::Add(sum[v], p);
         }
       } else {
-        const DT dt;
-        const hn::Half<DT> dh;
+        ATTEST_UNROLL
         for (std::size_t v = 0; v < Count; v += 2) {
           const VS low = hn::Sub(hn::Load(d, scores + v * kLanes), shift[v]);
           const VS high = hn::Sub(hn::Load(d, scores + (v + 1) * kLanes), shift[v + 1]);
-          const VT p = WeightsOf(dt, low, high);
-          hn::Store(p, dt, weights + v * kLanes);
-          sum[v] = hn::Add(sum[v], hn::PromoteTo(d, hn::LowerHalf(dh, p)));
-          sum[v + 1] = hn::Add(sum[v + 1], hn::PromoteTo(d, hn::UpperHalf(dh, p)));
+          const auto p = WeightsOf(Tag<W>(), low, high);
+          const hn::Half<Tag<W>> half;
+          const VS low_p = hn::PromoteTo(d, hn::LowerHalf(half, p));
+          const VS high_p = hn::PromoteTo(d, hn::UpperHalf(half, p));
+          hn::Store(low_p, d, weights + v * kLanes);
+          hn::Store(high_p, d, weights + (v + 1) * kLanes);
+          sum[v] = hn::Add(sum[v], low_p);
+          sum[v + 1] = hn::Add(sum[v + 1], high_p);
         }
       }
     }
@@ -181,9 +176,8 @@ class QueryBlock {
 
   // Takes a block's maximum and sum into those of the rows so far; the factors of o and o_b.
   void Merge(const S* HWY_RESTRICT block_max, const S* HWY_RESTRICT block_sum,
-             T* HWY_RESTRICT old_factor, T* HWY_RESTRICT block_factor) {
+             S* HWY_RESTRICT old_factor, S* HWY_RESTRICT block_factor) {
     const DS d;
-    HWY_ALIGN S factors[2][kQueries];
     for (std::size_t i = 0; i < kQueries; i += kLanes) {
       const VS old_max = hn::Load(d, max_ + i);
       const VS part_max = hn::Load(d, block_max + i);
@@ -195,16 +189,14 @@ class QueryBlock {
                             hn::Mul(hn::Load(d, block_sum + i), part));
       hn::Store(max, d, max_ + i);
       hn::Store(sum, d, sum_ + i);
-      hn::Store(old, d, factors[0] + i);
-      hn::Store(part, d, factors[1] + i);
+      hn::Store(old, d, old_factor + i);
+      hn::Store(part, d, block_factor + i);
     }
-    Convert(factors[0], kQueries, old_factor);
-    Convert(factors[1], kQueries, block_factor);
   }
 
   // o <- o old_factor + (sum of weights times values) block_factor.
-  void AddValues(Index j, const Segments<V>& segments, const T* HWY_RESTRICT old_factor,
-                 const T* HWY_RESTRICT block_factor) {
+  void AddValues(Index j, const Segments<V>& segments, const S* HWY_RESTRICT old_factor,
+                 const S* HWY_RESTRICT block_factor) {
     if (segments.end[0] == segments.end[V - 1]) {
       const Segments<1> all{{segments.end[0]}};
       AddPanels(j, all, old_factor, block_factor);
@@ -215,9 +207,9 @@ class QueryBlock {
 
   template <std::size_t Parts>
   HWY_INLINE void AddPanels(Index j, const Segments<Parts>& segments,
-                            const T* HWY_RESTRICT old_factor, const T* HWY_RESTRICT block_factor) {
+                            const S* HWY_RESTRICT old_factor, const S* HWY_RESTRICT block_factor) {
     std::size_t column = 0;
-    const T* panel = task_.panels;
+    const S* panel = task_.panels;
     for (; column + kPanelWidth <= task_.v_dim; column += kPanelWidth) {
       AddColumns<kPanelWidth>(panel + static_cast<std::size_t>(j) * kPanelWidth, kPanelWidth,
                               column, segments, old_factor, block_factor);
@@ -237,28 +229,28 @@ class QueryBlock {
   }
 
   template <std::size_t Columns, std::size_t Parts>
-  HWY_INLINE void AddColumns(const T* HWY_RESTRICT values, std::size_t step, std::size_t column,
-                             const Segments<Parts>& segments, const T* HWY_RESTRICT old_factor,
-                             const T* HWY_RESTRICT block_factor) {
-    const DT d;
-    VT acc[Columns][kOutVectors];
+  HWY_INLINE void AddColumns(const S* HWY_RESTRICT values, std::size_t step, std::size_t column,
+                             const Segments<Parts>& segments, const S* HWY_RESTRICT old_factor,
+                             const S* HWY_RESTRICT block_factor) {
+    const DS d;
+    VS acc[Columns][V];
     ATTEST_UNROLL
     for (std::size_t c = 0; c < Columns; ++c) {
       ATTEST_UNROLL
-      for (std::size_t v = 0; v < kOutVectors; ++v) acc[c][v] = hn::Zero(d);
+      for (std::size_t v = 0; v < V; ++v) acc[c][v] = hn::Zero(d);
     }
     ForEachSegment(segments, [&](auto first, std::size_t begin, std::size_t end) HWY_ATTR {
-      constexpr std::size_t kFirst = decltype(first)::value * kOutVectors / V;
+      constexpr std::size_t kFirst = decltype(first)::value;
       Multiply<kFirst>(Policy(), d, values + begin * step, 1, step, end - begin,
-                       weights_ + begin * kQueries, kQueries, acc);
+                       weights() + begin * kQueries, kQueries, acc);
     });
     ATTEST_UNROLL
-    for (std::size_t v = 0; v < kOutVectors; ++v) {
-      const VT old = hn::Load(d, old_factor + v * kOutLanes);
-      const VT part = hn::Load(d, block_factor + v * kOutLanes);
+    for (std::size_t v = 0; v < V; ++v) {
+      const VS old = hn::Load(d, old_factor + v * kLanes);
+      const VS part = hn::Load(d, block_factor + v * kLanes);
       ATTEST_UNROLL
       for (std::size_t c = 0; c < Columns; ++c) {
-        T* const out = out_ + (column + c) * kQueries + v * kOutLanes;
+        S* const out = out_ + (column + c) * kQueries + v * kLanes;
         hn::Store(MulAdd(Policy(), d, hn::Load(d, out), old, hn::Mul(acc[c][v], part)), d, out);
       }
     }
@@ -266,58 +258,53 @@ class QueryBlock {
 
   // Whether the values of keys [j, j + n) hold neither NaN nor infinities.
   bool FiniteValues(Index j, std::size_t n) const {
-    const DT d;
+    const DS d;
     const auto first = static_cast<std::size_t>(j);
-    VT sum = hn::Zero(d);  // of x * 0: 0 or NaN
-    T tail = 0;
+    VS sum = hn::Zero(d);  // of x * 0: 0 or NaN
+    S tail = 0;
     for (std::size_t column = 0; column < task_.v_dim; column += kPanelWidth) {
       const std::size_t width = std::min(kPanelWidth, task_.v_dim - column);
-      const T* const values = task_.panels + column * task_.kv_len + first * width;
+      const S* const values = task_.panels + column * task_.kv_len + first * width;
       std::size_t i = 0;
-      for (; i + kOutLanes <= n * width; i += kOutLanes) {
+      for (; i + kLanes <= n * width; i += kLanes) {
         sum = hn::Add(sum, hn::Mul(hn::LoadU(d, values + i), hn::Zero(d)));
       }
-      for (; i < n * width; ++i) tail += values[i] * T{0};
+      for (; i < n * width; ++i) tail += values[i] * S{0};
     }
-    return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d))) && tail == T{0};
+    return hn::AllTrue(d, hn::Eq(sum, hn::Zero(d))) && tail == S{0};
   }
 
   // As AddValues, key by key, each only for the rows that it is allowed for.
   void AddAllowedValues(Index j, std::size_t n, const Segments<V>& segments,
-                        const T* HWY_RESTRICT old_factor, const T* HWY_RESTRICT block_factor) {
-    const DT d;
+                        const S* HWY_RESTRICT old_factor, const S* HWY_RESTRICT block_factor) {
+    const DS d;
     if (!scores_.has_terms()) scores_.StageTerms(j, n);
-    std::fill(block_out_, block_out_ + kQueries * task_.v_dim, T{0});
-    HWY_ALIGN T terms[kQueries];
-    const VT excluded = hn::Set(d, -std::numeric_limits<T>::infinity());
+    std::fill(block_out_, block_out_ + kQueries * task_.v_dim, S{0});
+    const VS excluded = hn::Set(d, -std::numeric_limits<S>::infinity());
+    const S* HWY_RESTRICT terms = scores_.terms();
     for (std::size_t t = 0; t < segments.end[V - 1]; ++t) {
-      for (std::size_t i = 0; i < kQueries; ++i) {
-        constexpr S kExcluded = -std::numeric_limits<S>::infinity();
-        const bool is_excluded = scores_.terms()[t * kQueries + i] == kExcluded;
-        terms[i] = is_excluded ? -std::numeric_limits<T>::infinity() : T{0};
-      }
       for (std::size_t c = 0; c < task_.v_dim; ++c) {
-        const VT value = hn::Set(d, Value(static_cast<std::size_t>(j) + t, c));
-        for (std::size_t i = 0; i < kQueries; i += kOutLanes) {
-          T* const out = block_out_ + c * kQueries + i;
-          const VT old = hn::Load(d, out);
-          const VT sum = MulAdd(Policy(), d, value, hn::Load(d, weights_ + t * kQueries + i), old);
-          const auto is_excluded = hn::Eq(hn::Load(d, terms + i), excluded);
+        const VS value = hn::Set(d, Value(static_cast<std::size_t>(j) + t, c));
+        for (std::size_t i = 0; i < kQueries; i += kLanes) {
+          S* const out = block_out_ + c * kQueries + i;
+          const VS old = hn::Load(d, out);
+          const VS sum = MulAdd(Policy(), d, value, hn::Load(d, weights() + t * kQueries + i), old);
+          const auto is_excluded = hn::Eq(hn::Load(d, terms + t * kQueries + i), excluded);
           hn::Store(hn::IfThenElse(is_excluded, old, sum), d, out);
         }
       }
     }
     for (std::size_t c = 0; c < task_.v_dim; ++c) {
-      for (std::size_t i = 0; i < kQueries; i += kOutLanes) {
-        T* const out = out_ + c * kQueries + i;
-        const VT part =
+      for (std::size_t i = 0; i < kQueries; i += kLanes) {
+        S* const out = out_ + c * kQueries + i;
+        const VS part =
             hn::Mul(hn::Load(d, block_out_ + c * kQueries + i), hn::Load(d, block_factor + i));
         hn::Store(MulAdd(Policy(), d, hn::Load(d, out), hn::Load(d, old_factor + i), part), d, out);
       }
     }
   }
 
-  T Value(std::size_t key, std::size_t column) const {
+  S Value(std::size_t key, std::size_t column) const {
     const std::size_t panel = column / kPanelWidth * kPanelWidth;
     const std::size_t width = std::min(kPanelWidth, task_.v_dim - panel);
     return task_.panels[panel * task_.kv_len + key * width + (column - panel)];
@@ -326,15 +313,15 @@ class QueryBlock {
   void AddSink() {
     HWY_ALIGN S sink[kQueries];
     HWY_ALIGN S one[kQueries];
-    HWY_ALIGN T old_factor[kQueries];
-    HWY_ALIGN T block_factor[kQueries];
+    HWY_ALIGN S old_factor[kQueries];
+    HWY_ALIGN S block_factor[kQueries];
     std::fill(sink, sink + kQueries, static_cast<S>(task_.rules.sink() * kLog2E));
     std::fill(one, one + kQueries, S{1});
     Merge(sink, one, old_factor, block_factor);
-    const DT d;
+    const DS d;
     for (std::size_t c = 0; c < task_.v_dim; ++c) {
-      for (std::size_t i = 0; i < kQueries; i += kOutLanes) {
-        T* const out = out_ + c * kQueries + i;
+      for (std::size_t i = 0; i < kQueries; i += kLanes) {
+        S* const out = out_ + c * kQueries + i;
         hn::Store(hn::Mul(hn::Load(d, out), hn::Load(d, old_factor + i)), d, out);
       }
     }
@@ -358,34 +345,34 @@ class QueryBlock {
     const std::size_t dim = task_.v_dim;
     Transpose(out_, kQueries, dim, kQueries, rows_, dim);
     bool have_mean = false;
-    T* const mean = block_out_;
+    S* const mean = block_out_;
     for (std::size_t r = 0; r < scores_.rows(); ++r) {
-      T* HWY_RESTRICT row = rows_ + r * dim;
+      S* HWY_RESTRICT row = rows_ + r * dim;
       if (kinds_[r] == Row::kUsual) {
         // Adding 0 makes -0 +0: which zero a sum ends in may depend on keys of weight 0.
         const S inverse = S{1} / sum_[r];
         for (std::size_t c = 0; c < dim; ++c) {
-          row[c] = static_cast<T>(static_cast<S>(row[c]) * inverse + S{0});
+          row[c] = row[c] * inverse + S{0};
         }
       } else if (IsNotANumber(r)) {
-        std::fill(row, row + dim, std::numeric_limits<T>::quiet_NaN());
+        std::fill(row, row + dim, std::numeric_limits<S>::quiet_NaN());
       } else if (task_.empty_row == EmptyRow::kUniform && task_.kv_len > 0) {
         if (!have_mean) MeanValue(mean);
         have_mean = true;
         std::copy(mean, mean + dim, row);
       } else {
-        std::fill(row, row + dim, T{0});
+        std::fill(row, row + dim, S{0});
       }
       WriteRow(row, dim, task_.out.dtype, At(task_.out, RowIndex(r)), task_.out.strides[1]);
     }
   }
 
   // The mean of all values, whatever they hold, in ascending order of keys.
-  void MeanValue(T* HWY_RESTRICT mean) const {
+  void MeanValue(S* HWY_RESTRICT mean) const {
     for (std::size_t c = 0; c < task_.v_dim; ++c) {
       S sum = 0;
-      for (std::size_t key = 0; key < task_.kv_len; ++key) sum += static_cast<S>(Value(key, c));
-      mean[c] = static_cast<T>(sum / static_cast<S>(task_.kv_len));
+      for (std::size_t key = 0; key < task_.kv_len; ++key) sum += Value(key, c);
+      mean[c] = sum / static_cast<S>(task_.kv_len);
     }
   }
 
@@ -422,13 +409,12 @@ class QueryBlock {
           hn::Store(hn::Mul(p, inverse), d, at);
         }
       }
-      if constexpr (!kSameType) Convert(scores_.scores(), n * kQueries, weights_);
-      Transpose(weights_, kQueries, n, kQueries, rows_, n);
+      Transpose(weights(), kQueries, n, kQueries, rows_, n);
       for (std::size_t r = 0; r < scores_.rows(); ++r) WriteBlockWeights(r, j, n, rows_ + r * n);
     });
   }
 
-  void WriteBlockWeights(std::size_t r, Index j, std::size_t n, T* HWY_RESTRICT weights) {
+  void WriteBlockWeights(std::size_t r, Index j, std::size_t n, S* HWY_RESTRICT weights) {
     if (kinds_[r] == Row::kEmpty) return;
     const Index i = RowIndex(r);
     if (task_.rules.gaussian()) {
@@ -438,7 +424,7 @@ class QueryBlock {
     if (kinds_[r] == Row::kVanishing || std::isnan(sum_[r])) {
       for (std::size_t t = 0; t < n; ++t) {
         const bool allowed = task_.rules.Allowed(i, j + static_cast<Index>(t));
-        weights[t] = allowed ? std::numeric_limits<T>::quiet_NaN() : T{0};
+        weights[t] = allowed ? std::numeric_limits<S>::quiet_NaN() : S{0};
       }
     }
     WriteRow(weights, n, task_.weights.dtype, At(task_.weights, i, j), task_.weights.strides[1]);
@@ -462,19 +448,21 @@ class QueryBlock {
     for (std::size_t r = 0; r < scores_.rows(); ++r) {
       task_.rules.FillFactors(RowIndex(r), j, n, with_dropout, rows_ + r * n);
     }
-    std::fill(rows_ + scores_.rows() * n, rows_ + kQueries * n, T{1});
+    std::fill(rows_ + scores_.rows() * n, rows_ + kQueries * n, S{1});
     Transpose(rows_, n, kQueries, n, factors_, kQueries);
   }
 
+  // [kKeyBlock][kQueries]: scores become weights in place.
+  S* weights() { return scores_.scores(); }
+
   Index RowIndex(std::size_t r) const { return scores_.first() + static_cast<Index>(r); }
 
-  const HeadTask<S, T>& task_;
-  QueryScores<Policy, S, T, V> scores_;
-  T* weights_;    // [kKeyBlock][kQueries]; the scores themselves where the types agree
-  T* factors_;    // [kKeyBlock][kQueries]
-  T* out_;        // o, [Dv][kQueries]
-  T* block_out_;  // o_b where it cannot stay in registers
-  T* rows_;       // kQueries rows of Dv, or of keys
+  const HeadTask<S>& task_;
+  QueryScores<Policy, S, V> scores_;
+  S* factors_;    // [kKeyBlock][kQueries]
+  S* out_;        // o, [Dv][kQueries]
+  S* block_out_;  // o_b where it cannot stay in registers
+  S* rows_;       // kQueries rows of Dv, or of keys
   HWY_ALIGN S max_[kQueries];
   HWY_ALIGN S sum_[kQueries];
   Row kinds_[kQueries];
@@ -482,45 +470,43 @@ class QueryBlock {
 
 // Panels of values (optimized/forward_task.h) from keys [first, first + count) of v; `row` has room
 // for Dv elements.
-template <class T>
-void PackPanels(const Input<2>& v, std::size_t first, std::size_t count, T* HWY_RESTRICT row,
-                T* HWY_RESTRICT panels) {
+template <class S>
+void PackPanels(const Input<2>& v, std::size_t first, std::size_t count, S* HWY_RESTRICT row,
+                S* HWY_RESTRICT panels) {
   const auto dim = static_cast<std::size_t>(v.shape[1]);
   const auto length = static_cast<std::size_t>(v.shape[0]);
   const std::size_t whole = dim / kPanelWidth * kPanelWidth;
-  const bool in_place = v.dtype == DTypeOf<T>::value && v.strides[1] == 1;
+  const bool in_place = v.dtype == DTypeOf<S>::value && v.strides[1] == 1;
   for (std::size_t key = first; key < first + count; ++key) {
-    const T* from = static_cast<const T*>(At(v, static_cast<Index>(key)));
+    const S* from = static_cast<const S*>(At(v, static_cast<Index>(key)));
     if (!in_place) {
       ReadRow(v.dtype, At(v, static_cast<Index>(key)), v.strides[1], dim, row);
       from = row;
     }
-    T* to = panels + key * kPanelWidth;
+    S* to = panels + key * kPanelWidth;
     std::size_t c = 0;
     for (; c < whole; c += kPanelWidth, to += kPanelWidth * length) {
       for (std::size_t i = 0; i < kPanelWidth; ++i) to[i] = from[c + i];
     }
-    T* const last = panels + whole * length + key * (dim - whole);
+    S* const last = panels + whole * length + key * (dim - whole);
     for (; c < dim; ++c) last[c - whole] = from[c];
   }
 }
 
-template <class Policy, class S, class T>
+template <class Policy, class S, class W>
 struct TiledForward {
-  using Whole = QueryBlock<Policy, S, T, kTileVectors>;
-  // One vector for few queries; it must hold whole vectors of T as well.
-  static constexpr std::size_t kFewVectors = sizeof(S) / sizeof(T);
-  using Few = QueryBlock<Policy, S, T, kFewVectors>;
+  using Whole = QueryBlock<Policy, S, W, kTileVectors>;
+  using Few = QueryBlock<Policy, S, W, sizeof(S) / sizeof(W)>;
 
   static std::size_t QueryRows() { return Whole::kQueries; }
 
-  static std::size_t Scratch(const HeadTask<S, T>& task) {
+  static std::size_t Scratch(const HeadTask<S>& task) {
     Carver carver;
     Whole(task, task.q_len, carver);
     return carver.used();
   }
 
-  static void Rows(const HeadTask<S, T>& task, Index first, std::byte* scratch) {
+  static void Rows(const HeadTask<S>& task, Index first, std::byte* scratch) {
     Carver carver(scratch);
     if (task.q_len - first <= static_cast<Index>(Few::kQueries)) {
       Few(task, first, carver).Run();

@@ -26,11 +26,11 @@ TensorRef<Data, Rank - 2> OfHead(const TensorRef<Data, Rank>& tensor, Index batc
 }
 
 // What all heads of a call share, in the types of the kernels.
-template <class Policy, class S, class T>
+template <class Policy, class S, class W>
 class TiledCall {
  public:
   TiledCall(const AttentionArgs& args, const AttentionOutputs& outputs)
-      : args_(args), outputs_(outputs), kernels_(KernelsOf<Policy, S, T>()) {
+      : args_(args), outputs_(outputs), kernels_(KernelsOf<Policy, S, W>()) {
     const double scale = ScaleOf(args);
     common_.q_len = args.q.shape[2];
     common_.kv_len = static_cast<std::size_t>(args.k.shape[2]);
@@ -81,9 +81,9 @@ class TiledCall {
       projected_ = carver.Take<S>(kv_heads * length * common_.width);
     }
     if (!keys_in_place_) keys_ = carver.Take<S>(kv_heads * length * k_dim_);
-    panels_ = carver.Take<T>(kv_heads * length * common_.v_dim);
+    panels_ = carver.Take<S>(kv_heads * length * common_.v_dim);
     row_step_ = std::max(k_dim_, common_.v_dim);
-    rows_ = carver.Take<T>(threads * row_step_);
+    rows_ = carver.Take<S>(threads * row_step_);
     scratch_step_ = (kernels_.scratch(common_) + Carver::kAlignment - 1) / Carver::kAlignment *
                     Carver::kAlignment;
     scratch_ = carver.Take<std::byte>(threads * scratch_step_);
@@ -145,8 +145,8 @@ class TiledCall {
     });
   }
 
-  HeadTask<S, T> TaskOf(Index batch, Index head) const {
-    HeadTask<S, T> task = common_;
+  HeadTask<S> TaskOf(Index batch, Index head) const {
+    HeadTask<S> task = common_;
     task.rules = HeadRules(args_, batch, head);
     const Index kv_head = head / (args_.q.shape[1] / args_.k.shape[1]);
     const auto kv = static_cast<std::size_t>(batch * args_.k.shape[1] + kv_head);
@@ -168,8 +168,8 @@ class TiledCall {
 
   const AttentionArgs& args_;
   const AttentionOutputs& outputs_;
-  const ForwardKernels<S, T>& kernels_;
-  HeadTask<S, T> common_;  // what does not depend on the head
+  const ForwardKernels<S>& kernels_;
+  HeadTask<S> common_;  // what does not depend on the head
   std::size_t k_dim_ = 0;
   std::size_t padded_ = 0;  // columns of w_k_
   bool keys_in_place_ = false;
@@ -180,8 +180,8 @@ class TiledCall {
   S* v_a_ = nullptr;
   S* keys_ = nullptr;       // [B, Hkv, Tk, Dk]
   S* projected_ = nullptr;  // [B, Hkv, Tk, A]
-  T* panels_ = nullptr;     // of every key/value head
-  T* rows_ = nullptr;       // one row of values for every thread
+  S* panels_ = nullptr;     // of every key/value head
+  S* rows_ = nullptr;       // one row of values for every thread
   std::size_t row_step_ = 0;
   std::byte* scratch_ = nullptr;
   std::size_t scratch_step_ = 0;

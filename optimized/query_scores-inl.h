@@ -53,7 +53,7 @@ HWY_INLINE void ForEachSegment(const Segments<V>& segments, const Body& body) {
   if constexpr (First + 1 < V) ForEachSegment<V, First + 1>(segments, body);
 }
 
-template <class Policy, class S, class T, std::size_t V>
+template <class Policy, class S, std::size_t V>
 class QueryScores {
  public:
   using D = Tag<S>;
@@ -62,8 +62,7 @@ class QueryScores {
   static constexpr std::size_t kQueries = V * kLanes;
 
   // Rows [first, first + kQueries) of the head, as far as they exist.
-  QueryScores(const HeadTask<S, T>& task, Index first, Carver& carver)
-      : task_(task), first_(first) {
+  QueryScores(const HeadTask<S>& task, Index first, Carver& carver) : task_(task), first_(first) {
     if (task.q_len > first) {
       rows_ = std::min(kQueries, static_cast<std::size_t>(task.q_len - first));
     }
@@ -113,10 +112,6 @@ class QueryScores {
         end = std::max(end, ranges_[r].end - j);
       }
       segments.end[v] = static_cast<std::size_t>(std::clamp(end, Index{0}, static_cast<Index>(n)));
-    }
-    // A vector of floats holds the rows of two of doubles.
-    if constexpr (sizeof(S) != sizeof(T)) {
-      for (std::size_t v = 0; v < V; v += 2) segments.end[v] = segments.end[v + 1];
     }
     return segments;
   }
@@ -258,7 +253,7 @@ class QueryScores {
     }
   }
 
-  const HeadTask<S, T>& task_;
+  const HeadTask<S>& task_;
   Index first_;
   std::size_t rows_ = 0;
   KeyRange range_;

@@ -105,6 +105,12 @@ HWY_EXPORT(NarrowToFloat16);
 template <class S, class T>
 void ReadElements(const void* from, Index stride, std::size_t count, T* to) {
   const auto* source = static_cast<const S*>(from);
+  if constexpr (std::is_arithmetic_v<S>) {
+    if (stride == 1) {  // a loop that the compiler turns into vectors
+      for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<T>(source[i]);
+      return;
+    }
+  }
   for (std::size_t i = 0; i < count; ++i) {
     const S& element = source[static_cast<Index>(i) * stride];
     if constexpr (std::is_arithmetic_v<S>) {
@@ -117,6 +123,16 @@ void ReadElements(const void* from, Index stride, std::size_t count, T* to) {
 
 template <class T>
 void WriteElements(const T* from, std::size_t count, DType dtype, void* to, Index stride) {
+  if (stride == 1 && dtype == DType::kF32) {
+    auto* const out = static_cast<float*>(to);
+    for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<float>(from[i]);
+    return;
+  }
+  if (stride == 1 && dtype == DType::kF64) {
+    auto* const out = static_cast<double*>(to);
+    for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<double>(from[i]);
+    return;
+  }
   const auto at = [&](std::size_t i) {
     return static_cast<std::byte*>(to) +
            static_cast<Index>(i) * stride * static_cast<Index>(SizeOf(dtype));

@@ -10,6 +10,7 @@ namespace attest {
 namespace {
 
 constexpr Index kBlock = 128;  // queries
+constexpr float kLog2E = 1.44269504f;
 
 class BlockedCall final : public AttentionCall {
  public:
@@ -52,7 +53,7 @@ class BlockedCall final : public AttentionCall {
                               .m = rows,
                               .n = keys,
                               .k = dim,
-                              .alpha = ScaleOf(shape),
+                              .alpha = kLog2E * ScaleOf(shape),
                               .a = q,
                               .a_stride = dim,
                               .b = k,
@@ -64,7 +65,7 @@ class BlockedCall final : public AttentionCall {
     }
     float sums[kBlock];
     for (Index i = 0; i < rows; ++i) {
-      sums[i] = ExpOfRow(scores_.data() + i * stride, Seen(first + i), keys);
+      sums[i] = Exp2OfRow(scores_.data() + i * stride, Seen(first + i), keys);
     }
     if (Status s = multiply_({.transpose_b = false,
                               .m = rows,

@@ -151,7 +151,7 @@ class PrimitivesCall final : public AttentionCall {
     engine_.f.attr_set_scales(attr, 1, 0, &scale);
     Description product;
     engine_.f.matmul_desc_init(&product, &q, &k_transposed, nullptr, &scores);
-    const Status first = Create(&product, attr, &score_product_);
+    Status first = Create(&product, attr, &score_product_);
     engine_.f.attr_destroy(attr);
     if (!first.ok()) return first;
     engine_.f.matmul_desc_init(&product, &scores, &v, nullptr, &out);
@@ -233,7 +233,7 @@ class PrimitivesCall final : public AttentionCall {
   }
 
   Status Execute(Primitive* primitive, const std::vector<Argument>& args) {
-    const Status status = ToStatus(engine_.f.primitive_execute(
+    Status status = ToStatus(engine_.f.primitive_execute(
         primitive, engine_.stream, static_cast<int>(args.size()), args.data()));
     if (!status.ok()) return status;
     return ToStatus(engine_.f.stream_wait(engine_.stream));

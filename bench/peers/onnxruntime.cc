@@ -133,10 +133,8 @@ class SessionCall final : public AttentionCall {
   }
 
   Status Run() override {
-    std::vector<const char*> inputs;
-    std::vector<const char*> outputs;
-    for (const std::string& name : input_names_) inputs.push_back(name.c_str());
-    for (const std::string& name : output_names_) outputs.push_back(name.c_str());
+    const std::vector<const char*> inputs = Pointers(input_names_);
+    const std::vector<const char*> outputs = Pointers(output_names_);
     return runtime_.Call(Function::kRun, session_, static_cast<void*>(nullptr), inputs.data(),
                          input_values_.data(), inputs.size(), outputs.data(), outputs.size(),
                          output_values_.data());
@@ -150,8 +148,16 @@ class SessionCall final : public AttentionCall {
  private:
   static std::vector<OnnxValue> ValuesOf(const std::vector<Argument>& arguments) {
     std::vector<OnnxValue> values;
+    values.reserve(arguments.size());
     for (const Argument& argument : arguments) values.push_back(argument.value);
     return values;
+  }
+
+  static std::vector<const char*> Pointers(const std::vector<std::string>& names) {
+    std::vector<const char*> pointers;
+    pointers.reserve(names.size());
+    for (const std::string& name : names) pointers.push_back(name.c_str());
+    return pointers;
   }
 
   Status CreateSession(const std::string& model) {

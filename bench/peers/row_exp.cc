@@ -7,7 +7,7 @@
 #define HWY_TARGET_INCLUDE "bench/peers/row_exp.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include "optimized/exp-inl.h"
+#include "optimized/exp2-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attest {
@@ -16,7 +16,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // n is a multiple of 16.
-float ExpOfWholeRow(float* HWY_RESTRICT row, Index n) {
+float Exp2OfWholeRow(float* HWY_RESTRICT row, Index n) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   auto max = hn::LoadU(d, row);
@@ -24,7 +24,7 @@ float ExpOfWholeRow(float* HWY_RESTRICT row, Index n) {
   max = hn::MaxOfLanes(d, max);
   auto sum = hn::Zero(d);
   for (Index j = 0; j < n; j += lanes) {
-    const auto e = Exp(d, hn::Sub(hn::LoadU(d, row + j), max));
+    const auto e = Exp2(Fast(), d, hn::Sub(hn::LoadU(d, row + j), max));
     hn::StoreU(e, d, row + j);
     sum = hn::Add(sum, e);
   }
@@ -38,12 +38,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attest {
 
-HWY_EXPORT(ExpOfWholeRow);
+HWY_EXPORT(Exp2OfWholeRow);
 
-float ExpOfRow(float* row, Index seen, Index n) {
+float Exp2OfRow(float* row, Index seen, Index n) {
   const Index whole = (seen + 15) / 16 * 16;
   std::fill(row + seen, row + whole, -1e30f);
-  const float sum = HWY_DYNAMIC_DISPATCH(ExpOfWholeRow)(row, whole);
+  const float sum = HWY_DYNAMIC_DISPATCH(Exp2OfWholeRow)(row, whole);
   if (whole < n) std::fill(row + whole, row + n, 0.0f);
   return sum;
 }

@@ -10,9 +10,9 @@ namespace attest {
 // no power of two, so that rows do not compete for the same cache lines.
 inline Index ScoreStride(Index n) { return (n + 15) / 16 * 16 + 16; }
 
-// row[j] = exp(row[j] - max) for the first `seen` >= 1 scores and 0 for the rest of n; returns the
+// row[j] = 2^(row[j] - max) for the first `seen` >= 1 scores and 0 for the rest of n; returns the
 // sum. Up to the next multiple of 16 the row's memory is overwritten.
-float ExpOfRow(float* row, Index seen, Index n);
+float Exp2OfRow(float* row, Index seen, Index n);
 
 // row[j] *= factor.
 void ScaleRow(float* row, Index n, float factor);

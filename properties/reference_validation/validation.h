@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "properties/reference_validation/families.h"
+#include "properties/case_families/families.h"
 #include "properties/reference_validation/judge.h"
 
 namespace attest {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "properties/reference_validation/draft.h"
+#include "properties/case_families/draft.h"
 
 #include <algorithm>
 #include <cmath>
@@ -133,6 +133,28 @@ void Draft::AddDropout() {
   contract.dropout_rate = dice.Pick({0.0, 0.1, 0.25, 0.5});
   Fill("keep", {shape.batch, Axis(shape.q_heads), shape.q_len, shape.kv_len}, DType::kBool,
        [&] { return dice.Chance(0.75) ? 1.0 : 0.0; });
+}
+
+void Draft::AddSome(double chance) {
+  if (dice.Chance(chance)) AddMask(0.6);
+  for (const auto add : {&Draft::AddCausalOrWindow, &Draft::AddLengths, &Draft::AddDocuments,
+                         &Draft::AddBias, &Draft::AddAlibi, &Draft::AddSinks, &Draft::AddSoftcap,
+                         &Draft::AddLocal, &Draft::AddDropout}) {
+    if (dice.Chance(chance)) (this->*add)();
+  }
+}
+
+void Draft::AskForGradients() {
+  const Index which = dice.Between(0, 5);
+  if (which != 0) {
+    FillNormal("grad_out", {shape.batch, shape.q_heads, shape.q_len, shape.v_dim});
+  }
+  if (which < 3) FillNormal("grad_lse", {shape.batch, shape.q_heads, shape.q_len});
+  contract.outputs = {"lse"};
+  if (dice.Chance(0.3)) contract.outputs.emplace_back("out");
+  for (const char* name : {"q", "k", "v", "bias", "sinks", "w", "w_q", "w_k", "v_a", "b"}) {
+    if (problem.Find(name) != nullptr) contract.outputs.push_back(std::string("grad_") + name);
+  }
 }
 
 double Draft::AboveOne(Index ulps) const {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "properties/reference_validation/families.h"
+#include "properties/case_families/families.h"
 
 namespace attest {
 namespace {

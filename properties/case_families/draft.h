@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/case.h"
-#include "properties/reference_validation/dice.h"
+#include "properties/case_families/dice.h"
 
 namespace attest {
 
@@ -38,6 +38,12 @@ struct Draft {
   void AddSoftcap();
   void AddLocal();
   void AddDropout();
+  // Each of the masks, biases, sinks and so on above by a chance of its own.
+  void AddSome(double chance);
+
+  // What flows back, grad_out, grad_lse or both, and as outputs every gradient that there is a
+  // tensor for, the LSE and sometimes out.
+  void AskForGradients();
 
   // 1 + i ulps of the contract's type.
   double AboveOne(Index ulps) const;

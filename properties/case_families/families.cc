@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "properties/reference_validation/families.h"
+#include "properties/case_families/families.h"
 
 #include <fmt/format.h>
 

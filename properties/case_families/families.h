@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named families of random cases for the validation of the reference.
+// Named families of random cases, for the validation of the reference and of kernels.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/case.h"
-#include "properties/reference_validation/draft.h"
+#include "properties/case_families/draft.h"
 
 namespace attest {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "properties/reference_validation/families.h"
+#include "properties/case_families/families.h"
 
 namespace attest {
 namespace {
@@ -27,24 +27,6 @@ void SetSizes(Draft& d) {
   d.shape.k_dim = d.shape.qk_dim;
 }
 
-// What flows back: grad_out, grad_lse, or both; and every gradient that there is a tensor for.
-void AskForGradients(Draft& d) {
-  const Index which = d.dice.Between(0, 5);
-  if (which != 0) {
-    d.FillNormal("grad_out", {d.shape.batch, d.shape.q_heads, d.shape.q_len, d.shape.v_dim});
-  }
-  if (which < 3) {
-    d.FillNormal("grad_lse", {d.shape.batch, d.shape.q_heads, d.shape.q_len});
-  }
-  d.contract.outputs = {"lse"};
-  if (d.dice.Chance(0.3)) d.contract.outputs.emplace_back("out");
-  for (const char* name : {"q", "k", "v", "bias", "sinks", "w", "w_q", "w_k", "v_a", "b"}) {
-    if (d.problem.Find(name) != nullptr) {
-      d.contract.outputs.push_back(std::string("grad_") + name);
-    }
-  }
-}
-
 void AddParameters(Draft& d, ScoreKind score) {
   d.contract.score = score;
   if (score == ScoreKind::kDot) return;
@@ -64,27 +46,15 @@ void Plain(Draft& d, ScoreKind score) {
   SetSizes(d);
   AddParameters(d, score);
   d.FillQkv();
-  AskForGradients(d);
+  d.AskForGradients();
 }
 
 void Masked(Draft& d, ScoreKind score) {
   SetSizes(d);
   AddParameters(d, score);
   d.FillQkv();
-  const auto sometimes = [&](void (Draft::*add)()) {
-    if (d.dice.Chance(0.35)) (d.*add)();
-  };
-  if (d.dice.Chance(0.35)) d.AddMask(0.6);
-  sometimes(&Draft::AddCausalOrWindow);
-  sometimes(&Draft::AddLengths);
-  sometimes(&Draft::AddDocuments);
-  sometimes(&Draft::AddBias);
-  sometimes(&Draft::AddAlibi);
-  sometimes(&Draft::AddSinks);
-  sometimes(&Draft::AddSoftcap);
-  sometimes(&Draft::AddLocal);
-  sometimes(&Draft::AddDropout);
-  AskForGradients(d);
+  d.AddSome(0.35);
+  d.AskForGradients();
 }
 
 void GradDot(Draft& d) { Plain(d, ScoreKind::kDot); }
@@ -106,7 +76,7 @@ void GradIntegers(Draft& d) {
   for (const char* name : {"q", "k", "v"}) d.Change(name, integer);
   if (equal_scores) d.Change("q", [](double, Index) { return 0.0; });
   if (d.dice.Chance(0.3)) d.AddMask(0.6);
-  AskForGradients(d);
+  d.AskForGradients();
   for (const char* name : {"grad_out", "grad_lse"}) {
     if (d.problem.Find(name) != nullptr) d.Change(name, integer);
   }
@@ -118,7 +88,7 @@ void GradExtremes(Draft& d) {
   // Scores within 200 of each other: the validation takes a gradient that is e^-200 from a midpoint
   // for a tie.
   d.FillQkv(d.dice.Pick({0x1p-20, 1.0, 4.0}), d.dice.Pick({0x1p-20, 1.0, 4.0}));
-  AskForGradients(d);
+  d.AskForGradients();
   const double subnormal = d.format().smallest_subnormal();
   const double large = 0x1p-24 * d.format().largest_finite();
   for (const char* name : {"v", "grad_out", "grad_lse"}) {
