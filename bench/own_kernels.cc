@@ -70,7 +70,8 @@ StatusOr<std::unique_ptr<AttentionCall>> PrepareOwnKernel(const AttentionProblem
 StatusOr<std::function<Status()>> PrepareOwnSoftmax(const Tensor& x) {
   const auto y = std::make_shared<Tensor>(DType::kF32, x.shape());
   return std::function<Status()>([y, input = x.view<float, 2>()] {
-    return RowSoftmax(SoftmaxAlgorithm::kShifted, input, y->view<float, 2>(), nullptr);
+    return RowSoftmax<Fast, float>(Fast(), SoftmaxAlgorithm::kShifted, input, y->view<float, 2>(),
+                                   nullptr);
   });
 }
 

@@ -38,10 +38,6 @@ namespace attest {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// R of accumulators Vec acc[R][V], as a constant: g++ unrolls no loop up to RowsOf(acc).
-template <class Accumulators>
-inline constexpr std::size_t kRowsOf = std::extent_v<std::remove_reference_t<Accumulators>>;
-
 // Keys [first, last) of a block, seen by queries [begin, end) of it and by no others.
 struct Segment {
   std::size_t first = 0, last = 0;

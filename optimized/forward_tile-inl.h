@@ -52,7 +52,7 @@ class QueryBlock {
   static constexpr std::size_t kLanes = hn::MaxLanes(DS());
   static constexpr std::size_t kQueries = V * kLanes;
   // Weights of less precision than the scores are made two vectors at a time.
-  static constexpr bool kNarrowWeights = sizeof(W) < sizeof(S);
+  static constexpr bool kNarrowWeights = sizeof(W) < sizeof(S) && HWY_TARGET != HWY_SCALAR;
   static_assert(!kNarrowWeights || V % 2 == 0);
 
   QueryBlock(const HeadTask<S>& task, Index first, Carver& carver)
@@ -68,7 +68,7 @@ class QueryBlock {
     std::fill(out_, out_ + kQueries * task_.v_dim, S{0});
     std::fill(max_, max_ + kQueries, -std::numeric_limits<S>::infinity());
     std::fill(sum_, sum_ + kQueries, S{0});
-    ForEachBlock([&](Index j, std::size_t n) HWY_ATTR { AddBlock(j, n); });
+    ForEachBlock([&](Index j, std::size_t n) ATTEST_INLINE { AddBlock(j, n); });
     if (task_.rules.sink() != -std::numeric_limits<double>::infinity()) AddSink();
     FindEmptyRows();
     if (task_.out.data != nullptr) WriteOut();
@@ -123,7 +123,7 @@ class QueryBlock {
 
   // Scores to weights; the sums of the rows.
   void Weigh(const Segments<V>& segments, const S* HWY_RESTRICT max, S* HWY_RESTRICT sums) {
-    constexpr std::size_t kStep = sizeof(S) / sizeof(W);  // vectors that are handled together
+    constexpr std::size_t kStep = kNarrowWeights ? 2 : 1;  // vectors that are handled together
     for (std::size_t i = 0; i < kQueries; ++i) sums[i] = 0;
     const std::size_t all = segments.end[0];
     WeighKeys<V>(0, 0, all, max, sums);
@@ -217,7 +217,7 @@ class QueryBlock {
     }
     const std::size_t step = task_.v_dim - column;  // of the last panel
     panel += static_cast<std::size_t>(j) * step;
-    const auto rest = [&](auto size) HWY_ATTR {
+    const auto rest = [&](auto size) ATTEST_INLINE {
       constexpr std::size_t kSize = decltype(size)::value;
       for (; column + kSize <= task_.v_dim; column += kSize, panel += kSize) {
         AddColumns<kSize>(panel, step, column, segments, old_factor, block_factor);
@@ -239,7 +239,7 @@ class QueryBlock {
       ATTEST_UNROLL
       for (std::size_t v = 0; v < V; ++v) acc[c][v] = hn::Zero(d);
     }
-    ForEachSegment(segments, [&](auto first, std::size_t begin, std::size_t end) HWY_ATTR {
+    ForEachSegment(segments, [&](auto first, std::size_t begin, std::size_t end) ATTEST_INLINE {
       constexpr std::size_t kFirst = decltype(first)::value;
       Multiply<kFirst>(Policy(), d, values + begin * step, 1, step, end - begin,
                        weights() + begin * kQueries, kQueries, acc);
@@ -396,7 +396,7 @@ class QueryBlock {
       if (kinds_[r] != Row::kEmpty) FillWeights(r, range.end, static_cast<Index>(task_.kv_len));
     }
     HWY_ALIGN S unused_max[kQueries];
-    ForEachBlock([&](Index j, std::size_t n) HWY_ATTR {
+    ForEachBlock([&](Index j, std::size_t n) ATTEST_INLINE {
       Segments<V> segments;
       std::fill(segments.end, segments.end + V, n);
       scores_.Compute(j, segments, scores_.Covered(j, n), unused_max);
@@ -521,9 +521,9 @@ struct TiledForward {
     constexpr std::size_t kLanes = hn::MaxLanes(Tag<S>());
     for (std::size_t first = 0; first < width; first += kTileVectors * kLanes) {
       MultiplyRows<kTileVectors>(Policy(), d, keys, key_step, 1, count, k_dim, w_k_t + first,
-                                 padded, [&](std::size_t j, auto& sums) HWY_ATTR {
+                                 padded, [&](std::size_t j, auto& sums) ATTEST_INLINE {
                                    HWY_ALIGN S row[kTileVectors * kLanes];
-                                   for (std::size_t i = 0; i < RowsOf(sums); ++i) {
+                                   for (std::size_t i = 0; i < kRowsOf<decltype(sums)>; ++i) {
                                      for (std::size_t v = 0; v < kTileVectors; ++v) {
                                        hn::Store(sums[i][v], d, row + v * kLanes);
                                      }

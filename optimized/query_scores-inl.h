@@ -126,7 +126,7 @@ class QueryScores {
     if (task_.score == ScoreKind::kAdditive) {
       AdditiveScores(j, segments, max);
     } else {
-      ForEachSegment(segments, [&](auto first, std::size_t begin, std::size_t end) HWY_ATTR {
+      ForEachSegment(segments, [&](auto first, std::size_t begin, std::size_t end) ATTEST_INLINE {
         DotScores<decltype(first)::value>(j, begin, end, max);
       });
     }
@@ -160,8 +160,8 @@ class QueryScores {
     }
     std::fill(rows_buffer_ + rows_ * dim, rows_buffer_ + kQueries * dim, S{0});
     Transpose(rows_buffer_, dim, kQueries, dim, given_, kQueries);
-    const auto store = [&](std::size_t r, auto& sums) HWY_ATTR {
-      for (std::size_t i = 0; i < RowsOf(sums); ++i) {
+    const auto store = [&](std::size_t r, auto& sums) ATTEST_INLINE {
+      for (std::size_t i = 0; i < kRowsOf<decltype(sums)>; ++i) {
         for (std::size_t v = 0; v < V; ++v) {
           Vec sum = sums[i][v];
           if (task_.b != nullptr) sum = hn::Add(sum, hn::Set(d, task_.b[r + i]));
@@ -182,21 +182,21 @@ class QueryScores {
     const D d;
     const S* const keys = task_.keys + (static_cast<std::size_t>(j) + begin) * task_.key_step;
     S* const scores = scores_ + begin * kQueries + First * kLanes;
-    MultiplyRows<V - First>(Policy(), d, keys, task_.key_step, 1, end - begin, task_.width,
-                            q_ + First * kLanes, kQueries, [&](std::size_t r, auto& sums) HWY_ATTR {
-                              ATTEST_UNROLL
-                              for (std::size_t v = 0; v < V - First; ++v) {
-                                S* const row_max = max + (First + v) * kLanes;
-                                Vec most = hn::Load(d, row_max);
-                                ATTEST_UNROLL
-                                for (std::size_t i = 0; i < RowsOf(sums); ++i) {
-                                  hn::Store(sums[i][v], d,
-                                            scores + (r + i) * kQueries + v * kLanes);
-                                  most = hn::Max(most, sums[i][v]);
-                                }
-                                hn::Store(most, d, row_max);
-                              }
-                            });
+    MultiplyRows<V - First>(
+        Policy(), d, keys, task_.key_step, 1, end - begin, task_.width, q_ + First * kLanes,
+        kQueries, [&](std::size_t r, auto& sums) ATTEST_INLINE {
+          ATTEST_UNROLL
+          for (std::size_t v = 0; v < V - First; ++v) {
+            S* const row_max = max + (First + v) * kLanes;
+            Vec most = hn::Load(d, row_max);
+            ATTEST_UNROLL
+            for (std::size_t i = 0; i < kRowsOf<decltype(sums)>; ++i) {
+              hn::Store(sums[i][v], d, scores + (r + i) * kQueries + v * kLanes);
+              most = hn::Max(most, sums[i][v]);
+            }
+            hn::Store(most, d, row_max);
+          }
+        });
   }
 
   void AdditiveScores(Index j, const Segments<V>& segments, S* HWY_RESTRICT max) {

@@ -16,6 +16,7 @@
 // attention`.
 
 #include <cstddef>
+#include <type_traits>
 
 // Highway's include guard: the header is compiled once per target.
 #if defined(ATTEST_OPTIMIZED_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -76,11 +77,9 @@ HWY_INLINE void Multiply(Policy policy, D d, const T* HWY_RESTRICT a, std::size_
   }
 }
 
-// R of a tile's accumulators; for what receives tiles of several sizes.
-template <class Vector, std::size_t R, std::size_t V>
-constexpr std::size_t RowsOf(const Vector (&)[R][V]) {
-  return R;
-}
+// R of accumulators Vec acc[R][V], as a constant: g++ unrolls no loop up to a function's result.
+template <class Accumulators>
+inline constexpr std::size_t kRowsOf = std::extent_v<std::remove_reference_t<Accumulators>>;
 
 // One tile of R rows and V vectors; finish(acc) receives the sums, Vec acc[R][V].
 template <std::size_t R, std::size_t V, class Policy, class D, class T = hn::TFromD<D>,

@@ -62,7 +62,7 @@ Index CompareRows(const Case& problem) {
   Index allowed = 0;
   for (Index i = 0; i < problem.contract.shape.q_len; ++i) {
     const RowId row{0, 0, i};
-    const KeyRange range = data->RangeOf(row);
+    const KeyInterval range = data->RangeOf(row);
     EXPECT_TRUE(0 <= range.first && range.first <= range.last &&
                 range.last <= problem.contract.shape.kv_len);
     for (Index j = 0; j < problem.contract.shape.kv_len; ++j) {

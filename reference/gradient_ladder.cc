@@ -119,7 +119,7 @@ class Ladder {
   }
   // Whether a row may be empty or not finite.
   bool NeedsALook(const RowId& row) const {
-    const KeyRange range = data_.RangeOf(row);
+    const KeyInterval range = data_.RangeOf(row);
     return range.first >= range.last || data_.HasSelections() || inputs_.HasSpecial(row) ||
            !AllFinite(data_.Query(row)) || IsBeyondRungs(data_.SinkOf(row)) ||
            !std::isfinite(inputs_.Slope(row).hi);
@@ -366,7 +366,7 @@ class Ladder {
     bool additive = selections || alibi;
     bool any = false;
     for (Index r = 0; r < count; ++r) {
-      const KeyRange range = data_.RangeOf({first.batch, first.head, first.query + r});
+      const KeyInterval range = data_.RangeOf({first.batch, first.head, first.query + r});
       if (range.first > keys.front() || range.last <= keys.back()) additive = true;
       if (range.first <= keys.back() && range.last > keys.front()) any = true;
     }
@@ -386,7 +386,7 @@ class Ladder {
       if (tile->center != nullptr) {
         buffers.center[static_cast<std::size_t>(r)] = data_.LocalCenter(row);
       }
-      const KeyRange range = data_.RangeOf(row);
+      const KeyInterval range = data_.RangeOf(row);
       for (std::size_t lane = 0; lane < keys.size(); ++lane) {
         const Index key = keys[lane];
         if (key < range.first || key >= range.last) continue;

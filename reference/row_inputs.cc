@@ -169,7 +169,7 @@ RowBlock BlockBuilder::Build(std::span<const RowId> rows, std::size_t lanes,
   block.kept = KeptFraction(data);
 
   refused->clear();
-  std::vector<KeyRange> ranges;
+  std::vector<KeyInterval> ranges;
   block.first_key = contract.shape.kv_len;
   for (const RowId& row : rows) {
     ranges.push_back(data.RangeOf(row));
@@ -183,7 +183,7 @@ RowBlock BlockBuilder::Build(std::span<const RowId> rows, std::size_t lanes,
   }
   const auto keys = static_cast<std::size_t>(block.last_key - block.first_key);
   bool additive = data.HasSelections() || data.has_alibi();
-  for (const KeyRange& range : ranges) {
+  for (const KeyInterval& range : ranges) {
     additive = additive || range.first != block.first_key || range.last != block.last_key;
   }
   const auto k_dim = static_cast<std::size_t>(contract.shape.k_dim);
@@ -205,7 +205,7 @@ RowBlock BlockBuilder::Build(std::span<const RowId> rows, std::size_t lanes,
   if (gaussian) block.gaussian_half_width = contract.local->half_width;
   for (std::size_t lane = 0; lane < lanes; ++lane) {
     const RowId& row = rows[std::min(lane, rows.size() - 1)];
-    const KeyRange range = ranges[std::min(lane, rows.size() - 1)];
+    const KeyInterval range = ranges[std::min(lane, rows.size() - 1)];
     const std::span<const double> values = data.Query(row);
     bool taken = AllFinite(values) && range.first < range.last;
     for (std::size_t d = 0; d < k_dim; ++d) q[d * lanes + lane] = taken ? values[d] : 0.0;
@@ -230,7 +230,7 @@ RowBlock BlockBuilder::Build(std::span<const RowId> rows, std::size_t lanes,
 
 // The additive plane of one row; false where no key is allowed, or something that takes part is NaN
 // or infinite.
-bool BlockBuilder::FillLane(const RowId& row, const KeyRange& range, std::size_t lane,
+bool BlockBuilder::FillLane(const RowId& row, const KeyInterval& range, std::size_t lane,
                             RowBlock* block) {
   const CaseData& data = inputs_.data();
   const bool selections = data.HasSelections();
@@ -269,7 +269,7 @@ bool BlockBuilder::FillLane(const RowId& row, const KeyRange& range, std::size_t
 }
 
 // The largest magnitude of what is added to the scores of keys, and of the sink, from `least` on.
-double BlockBuilder::NearMagnitude(const RowId& row, const KeyRange& range, std::size_t lane,
+double BlockBuilder::NearMagnitude(const RowId& row, const KeyInterval& range, std::size_t lane,
                                    double least, const RowBlock& block) const {
   const double sink = block.sink[lane];
   double magnitude = sink >= least ? std::fabs(sink) : 0.0;

@@ -84,8 +84,8 @@ class BlockBuilder {
   RowBlock Build(std::span<const RowId> rows, std::size_t lanes, std::vector<std::size_t>* refused);
 
  private:
-  bool FillLane(const RowId& row, const KeyRange& range, std::size_t lane, RowBlock* block);
-  double NearMagnitude(const RowId& row, const KeyRange& range, std::size_t lane, double least,
+  bool FillLane(const RowId& row, const KeyInterval& range, std::size_t lane, RowBlock* block);
+  double NearMagnitude(const RowId& row, const KeyInterval& range, std::size_t lane, double least,
                        const RowBlock& block) const;
   double* Reserve(hwy::AlignedFreeUniquePtr<double[]>* buffer, std::size_t* capacity,
                   std::size_t size);

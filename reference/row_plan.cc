@@ -127,7 +127,7 @@ double CaseData::BiasAt(const RowId& row, Index key) const {
   return bias_ == nullptr ? 0.0 : Broadcast(*bias_, row, key);
 }
 
-KeyRange CaseData::RangeOf(const RowId& row) const {
+KeyInterval CaseData::RangeOf(const RowId& row) const {
   const Dimensions& s = contract_->shape;
   const auto length = [&](const Tensor* lengths, Index capacity) {
     return lengths == nullptr ? capacity : static_cast<Index>(lengths->At(row.batch));
@@ -135,7 +135,7 @@ KeyRange CaseData::RangeOf(const RowId& row) const {
   const Index kv_length = length(kv_lengths_, s.kv_len);
   const Index q_length = length(q_lengths_, s.q_len);
   if (row.query >= q_length) return {};
-  KeyRange range{0, kv_length};
+  KeyInterval range{0, kv_length};
   const Index diagonal =
       row.query + (contract_->causal == Causal::kTopLeft ? 0 : kv_length - q_length);
   if (contract_->causal != Causal::kNone) range.last = std::min(range.last, diagonal + 1);
@@ -155,7 +155,7 @@ KeyRange CaseData::RangeOf(const RowId& row) const {
       --range.last;
     }
   }
-  return range.first < range.last ? range : KeyRange{};
+  return range.first < range.last ? range : KeyInterval{};
 }
 
 bool CaseData::HasSelections() const {
@@ -174,7 +174,7 @@ bool CaseData::Selected(const RowId& row, Index key) const {
 }
 
 bool CaseData::Allowed(const RowId& row, Index key) const {
-  const KeyRange range = RangeOf(row);
+  const KeyInterval range = RangeOf(row);
   return key >= range.first && key < range.last && Selected(row, key);
 }
 
@@ -304,7 +304,7 @@ RowPlan CaseData::Plan(const RowId& row) const {
   const Dimensions& s = contract_->shape;
   const double slope = alibi_ ? GivenSlope(row.head).value_or(0.0) : 0.0;
   bool any_allowed = false;
-  const KeyRange range = RangeOf(row);
+  const KeyInterval range = RangeOf(row);
   const bool selections = HasSelections();
   for (Index j = range.first; j < range.last; ++j) {
     if (selections && !Selected(row, j)) continue;

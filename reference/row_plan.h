@@ -23,7 +23,7 @@ RowId RowAt(const Dimensions& shape, Index flat);
 Index FlatRow(const Dimensions& shape, const RowId& row);
 
 // Keys first, first + 1, .., last - 1; none when first == last.
-struct KeyRange {
+struct KeyInterval {
   Index first = 0;
   Index last = 0;
 };
@@ -88,7 +88,7 @@ class CaseData {
   // Whether key `key` is allowed for `row`: the conjunction of every mask of the contract.
   bool Allowed(const RowId& row, Index key) const;
   // The keys that lengths, causal, window and local attention leave; they are contiguous.
-  KeyRange RangeOf(const RowId& row) const;
+  KeyInterval RangeOf(const RowId& row) const;
   // The masks that leave any set of keys: boolean mask, bias of -infinity, documents.
   bool HasSelections() const;
   bool Selected(const RowId& row, Index key) const;
