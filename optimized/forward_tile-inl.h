@@ -336,7 +336,8 @@ class QueryBlock {
   void FindEmptyRows() {
     for (std::size_t r = 0; r < scores_.rows(); ++r) {
       kinds_[r] = Row::kUsual;
-      if (max_[r] != -std::numeric_limits<S>::infinity()) continue;
+      // The maximum of a NaN and a number is either, by the target; the sum of weights is NaN then.
+      if (max_[r] != -std::numeric_limits<S>::infinity() || std::isnan(sum_[r])) continue;
       kinds_[r] = task_.rules.AnyAllowed(RowIndex(r)) ? Row::kVanishing : Row::kEmpty;
     }
   }

@@ -204,6 +204,23 @@ TEST(Forward, TakesEveryHeadSizeAndLength) {
   }
 }
 
+// Rows without keys, whose maximum stays -infinity, are NaN all the same under a sink of NaN, and
+// their weights 0: whether the maximum becomes NaN depends on the target.
+TEST(Forward, TakesASinkOfNaN) {
+  for (const EmptyRow policy : {EmptyRow::kZero, EmptyRow::kNan, EmptyRow::kUniform}) {
+    Case problem = MakeCase({.shape = Shaped(1, 2, 2, 3, 4, 4, 4),
+                             .causal = Causal::kTopLeft,
+                             .empty_row = policy,
+                             .sinks = true},
+                            0);
+    problem.tensors.at("sinks").Set(1, kNaN);
+    Tensor mask(DType::kBool, {1, 1, 3, 4});
+    for (Index at = 4; at < 12; ++at) mask.Set(at, 1.0);  // row 0 has no key
+    problem.tensors["mask"] = mask;
+    ExpectWithinBounds(problem);
+  }
+}
+
 TEST(Forward, TakesLengthsOfZero) {
   for (const auto& [q_len, kv_len] : {std::pair<Index, Index>{0, 3}, {3, 0}, {0, 0}}) {
     ExpectWithinBounds(MakeCase({.shape = Shaped(1, 2, 1, q_len, kv_len, 4, 3)}, 1));
