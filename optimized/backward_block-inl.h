@@ -38,6 +38,10 @@ namespace attest {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// R of accumulators Vec acc[R][V], as a constant: g++ unrolls no loop up to RowsOf(acc).
+template <class Accumulators>
+inline constexpr std::size_t kRowsOf = std::extent_v<std::remove_reference_t<Accumulators>>;
+
 // Keys [first, last) of a block, seen by queries [begin, end) of it and by no others.
 struct Segment {
   std::size_t first = 0, last = 0;
@@ -127,7 +131,7 @@ HWY_NOINLINE void AddProduct(Policy policy, const T* HWY_RESTRICT a, std::size_t
       MultiplyRows<kVectors>(policy, d, a, row, step, m, n, b + first, b_step,
                              [&](std::size_t r, auto& acc) ATTEST_INLINE {
                                ATTEST_UNROLL
-                               for (std::size_t i = 0; i < RowsOf(acc); ++i) {
+                               for (std::size_t i = 0; i < kRowsOf<decltype(acc)>; ++i) {
                                  T* HWY_RESTRICT to = c + (r + i) * c_step + first;
                                  ATTEST_UNROLL
                                  for (std::size_t v = 0; v < kVectors; ++v) {
@@ -158,7 +162,7 @@ HWY_NOINLINE void MultiplyBlock(Policy policy, const BlockShape<T>& shape,
             policy, d, rows + segment.first * row_step, row_step, 1, segment.last - segment.first,
             inner, block + v0 * lanes, kQueryBlock, [&](std::size_t r, auto& acc) ATTEST_INLINE {
               ATTEST_UNROLL
-              for (std::size_t i = 0; i < RowsOf(acc); ++i) {
+              for (std::size_t i = 0; i < kRowsOf<decltype(acc)>; ++i) {
                 T* HWY_RESTRICT at = to + (segment.first + r + i) * kBlockStep + v0 * lanes;
                 ATTEST_UNROLL
                 for (std::size_t v = 0; v < kVectors; ++v) hn::Store(acc[i][v], d, at + v * lanes);

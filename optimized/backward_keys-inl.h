@@ -75,7 +75,7 @@ HWY_NOINLINE void GradientsOfScores(Policy policy, const BackwardTask<T>& task,
                       for (std::size_t v = 0; v < kTileVectors; ++v) {
                         const auto shift = hn::Load(d, shifts + q + v * lanes);
                         ATTEST_UNROLL
-                        for (std::size_t i = 0; i < RowsOf(acc); ++i) {
+                        for (std::size_t i = 0; i < kRowsOf<decltype(acc)>; ++i) {
                           const auto weight = WeightOf(policy, d, hn::Sub(acc[i][v], shift));
                           hn::Store(weight, d, weights + (key + i) * kBlockStep + q + v * lanes);
                         }
@@ -87,7 +87,7 @@ HWY_NOINLINE void GradientsOfScores(Policy policy, const BackwardTask<T>& task,
                       for (std::size_t v = 0; v < kTileVectors; ++v) {
                         const auto delta = hn::Load(d, deltas + q + v * lanes);
                         ATTEST_UNROLL
-                        for (std::size_t i = 0; i < RowsOf(acc); ++i) {
+                        for (std::size_t i = 0; i < kRowsOf<decltype(acc)>; ++i) {
                           const std::size_t at = (key + i) * kBlockStep + q + v * lanes;
                           const auto shifted = hn::Sub(acc[i][v], delta);
                           hn::Store(hn::Mul(hn::Load(d, weights + at), shifted), d, grads + at);

@@ -217,7 +217,7 @@ void SumRows(Policy policy, const BackwardTask<T>& task, BlockView<T>& view,
                         for (std::size_t v = 0; v < kTileVectors; ++v) {
                           auto max = hn::Load(d, sums->block_max + q + v * lanes);
                           ATTEST_UNROLL
-                          for (std::size_t i = 0; i < RowsOf(acc); ++i) {
+                          for (std::size_t i = 0; i < kRowsOf<decltype(acc)>; ++i) {
                             const std::size_t at = (key + i) * kBlockStep + q + v * lanes;
                             hn::Store(acc[i][v], d, weights + at);
                             max = hn::Max(max, acc[i][v]);
@@ -257,7 +257,7 @@ void SumRows(Policy policy, const BackwardTask<T>& task, BlockView<T>& view,
                           for (std::size_t v = 0; v < kTileVectors; ++v) {
                             auto sum = hn::Load(d, sums->block_delta + q + v * lanes);
                             ATTEST_UNROLL
-                            for (std::size_t i = 0; i < RowsOf(acc); ++i) {
+                            for (std::size_t i = 0; i < kRowsOf<decltype(acc)>; ++i) {
                               const std::size_t at = (key + i) * kBlockStep + q + v * lanes;
                               sum = MulAdd(policy, d, hn::Load(d, weights + at), acc[i][v], sum);
                             }

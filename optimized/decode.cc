@@ -42,7 +42,7 @@ struct Running {
 
 template <class Policy, class D, class T = hn::TFromD<D>>
 HWY_INLINE T PowerOfScalar(Policy policy, D d, T y) {
-  return hn::GetLane(PowerOfTwo(policy, d, hn::Set(d, y)));
+  return hn::GetLane(WeightOf(policy, d, hn::Set(d, y)));
 }
 
 // Takes a block's (block_max, block_sum, block_out) into a row's (running, out), `columns` padded.

@@ -14,10 +14,11 @@
 //   r^2 (...); 1 + r, what that loses is added to t exactly; the last sum. Subnormal results are
 //   rounded once more: underflow is gradual. Reproducible: the same bits on every target; Fast and
 //   Accurate differ in fused (AVX2, AVX3) and unfused MulAdd only.
-// Bound: doubles 0.72 ULP on paper (docs/functions.md), Fast and Reproducible 0.86 ULP where the
-//   result is subnormal; floats 0.75, Fast and Reproducible 0.79 ULP, by measurement. ULP =
-//   |got - exact| / ulp(exact), 2^(emin-p+1) for subnormal results.
-// Measured: properties/functions_test.cc; docs/functions.md has the table.
+// Bound: on paper (docs/functions.md) doubles 0.72 ULP, floats 0.78; Fast and Reproducible 0.86 ULP
+//   where the result is subnormal. ULP = |got - exact| / ulp(exact), 2^(emin-p+1) for subnormals.
+// Measured: properties/functions_test.cc; docs/functions.md has the table. exp of floats, Accurate:
+//   0.707066 at 0x1.e00788p+5 (SSE4), 0.685499 at -0x1.79050cp+2 (AVX); otherwise 0.776961 at
+//   -0x1.5ebab8p+6 (SSE4), 0.770603 at -0x1.5ed25p+6 (AVX).
 
 #include "optimized/exp2-inl.h"
 
@@ -143,20 +144,25 @@ HWY_INLINE hn::Vec<D> ScaledExp(Policy /*policy*/, D d, const ReducedArgument<D>
 #endif
 }
 
+template <class Policy, class D>
+HWY_INLINE hn::Vec<D> Exp(Policy policy, D d, hn::Vec<D> x) {
+  using Constants = ExpConstants<hn::TFromD<D>>;
+  x = ClampBelow(d, hn::Set(d, Constants::kLowest), x);
+  x = ClampAbove(d, hn::Set(d, Constants::kHighest), x);
+  const ReducedArgument<D> r = ReduceByLn2(d, x);
+  return ScaledExp(policy, d, r, ExpTail(policy, d, r.high, r.low));
+}
+
 // exp(x + x_low) for |x_low| of an ULP of x at most; x_low must be 0 where x is infinite.
 template <class Policy, class D>
 HWY_INLINE hn::Vec<D> Exp(Policy policy, D d, hn::Vec<D> x, hn::Vec<D> x_low) {
   using Constants = ExpConstants<hn::TFromD<D>>;
   x = ClampBelow(d, hn::Set(d, Constants::kLowest), x);
   x = ClampAbove(d, hn::Set(d, Constants::kHighest), x);
-  ReducedArgument<D> r = ReduceByLn2(d, x);
-  r.low = hn::Add(r.low, x_low);
-  return ScaledExp(policy, d, r, ExpTail(policy, d, r.high, r.low));
-}
-
-template <class Policy, class D>
-HWY_INLINE hn::Vec<D> Exp(Policy policy, D d, hn::Vec<D> x) {
-  return Exp(policy, d, x, hn::Zero(d));
+  const ReducedArgument<D> r = ReduceByLn2(d, x);
+  const hn::Vec<D> tail = ExpTail(policy, d, r.high, r.low);
+  const hn::Vec<D> v = hn::Add(hn::Add(hn::Set(d, hn::TFromD<D>{1}), r.high), tail);
+  return ScaledExp(policy, d, r, MulAdd(policy, d, v, x_low, tail));  // v (1 + x_low)
 }
 
 // 2^y for every y. Exp2 of optimized/exp2-inl.h is the faster one for the floats up to 127.5.

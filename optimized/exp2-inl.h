@@ -11,11 +11,12 @@
 // Rounding points: each step of the polynomial, to float; a subnormal result once more. Fast, on
 //   targets other than AVX3: results of y < -126.5 are 0.
 //   Otherwise underflow is gradual; Reproducible: the same bits on every target.
-// Bound: 0.83 ULP, for results that are not flushed. ULP = |got - exact| / ulp(exact), 2^-149 for
-//   subnormal results.
-// Measured: every 61st float, every target and policy: 0.821264 at -0x1.f9ef64p+6 (fused),
-//   0.809777 at -0x1.00f69p-1 (SSE4, SSSE3 and EMU128 but for Reproducible), 0.829939 at
-//   -0x1.fa41d6p+6 (Fast on AVX3).
+// Bound: 0.88 ULP by exhaustion, for results that are not flushed. ULP = |got - exact| /
+// ulp(exact),
+//   2^-149 for subnormal results, which have the largest errors.
+// Measured: every float of 2^-14 <= |y| <= 127.5, Exhaustive.EveryFloat of
+//   properties/functions_test.cc: 0.878363 at -0x1.f9fc6ap+6 (fused), 0.837536 at 0x1.fe3a54p-2
+//   (SSE4, not Reproducible), 0.854412 at -0x1.f98784p+6 (Fast on AVX3).
 
 #include <cstdint>
 #include <type_traits>

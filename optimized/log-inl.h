@@ -11,7 +11,8 @@
 //   and the sums from the smallest term to the largest. Reproducible: the same bits on every
 //   target.
 // Bound: 1 ULP on paper (docs/functions.md). ULP = |got - exact| / ulp(exact).
-// Measured: properties/functions_test.cc; docs/functions.md has the table.
+// Measured: properties/functions_test.cc: every float of 2^-3 <= x < 2^4, 0.839897 at 0x1.69cf3ep+0
+//   in every mode; doubles 0.824241 at 0x1.68301d015f1bdp+0.
 
 #include "optimized/exp-inl.h"
 

@@ -9,7 +9,7 @@
 // scores
 //   at scores + r * score_step.
 // Rounding points: those of optimized/row_scores-inl.h, the term's, s - m, the exponential
-//   (optimized/exp2-inl.h), each addition of l in ascending order of the keys from 0, the factor,
+//   (optimized/weight-inl.h), each addition of l in ascending order of the keys from 0, the factor,
 //   those of optimized/row_values-inl.h.
 // Bound: docs/bounds.md.
 // Measured: RowKernels.* of properties/row_kernels_test.cc.
@@ -29,11 +29,10 @@
 #endif
 
 #include <hwy/highway.h>
-#include "optimized/exp-inl.h"
-#include "optimized/exp2-inl.h"
 #include "optimized/row_scores-inl.h"
 #include "optimized/row_source-inl.h"
 #include "optimized/row_values-inl.h"
+#include "optimized/weight-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attest {
@@ -136,16 +135,6 @@ void ScoreBlock(Policy policy, D d, const RowTask<T>& task, const QueryTile& til
   }
 }
 
-// 2^y for y <= 0.
-template <class Policy, class D>
-HWY_INLINE hn::Vec<D> PowerOfTwo(Policy policy, D d, hn::Vec<D> y) {
-  if constexpr (sizeof(hn::TFromD<D>) == sizeof(float)) {
-    return Exp2(policy, d, y);
-  } else {
-    return Exp2OfAny(policy, d, y);
-  }
-}
-
 // What is subtracted from scores: their maximum, or 0 where that is -inf.
 template <class T>
 HWY_INLINE T ShiftOf(T max) {
@@ -158,7 +147,7 @@ HWY_NOINLINE void ExponentiateRow(Policy policy, D d, const BlockSpan& span, T s
                                   T* HWY_RESTRICT scores) {
   const hn::Vec<D> s = hn::Set(d, shift);
   for (std::size_t j = span.begin; j < span.end; j += hn::Lanes(d)) {
-    hn::StoreU(PowerOfTwo(policy, d, hn::Sub(hn::LoadU(d, scores + j), s)), d, scores + j);
+    hn::StoreU(WeightOf(policy, d, hn::Sub(hn::LoadU(d, scores + j), s)), d, scores + j);
   }
 }
 

@@ -46,6 +46,7 @@ inline constexpr std::size_t kPiece = HWY_TARGET == HWY_SCALAR ? 1 : 16 / sizeof
 template <class T>
 inline constexpr std::size_t kStep = HWY_TARGET <= HWY_AVX3 ? hn::MaxLanes(Tag<T>()) : kPiece<T>;
 
+#if HWY_TARGET != HWY_SCALAR
 // The 16 bytes at from, from + step, ...
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadPieces(D d, const T* from, std::ptrdiff_t step) {
@@ -71,6 +72,7 @@ HWY_INLINE void TransposePieces(D d, V* HWY_RESTRICT v) {
     v[1] = hn::InterleaveUpper(d, even, v[1]);
   }
 }
+#endif  // HWY_TARGET
 
 #if HWY_TARGET <= HWY_AVX3
 // out[b] = piece b of v0, v1, v2 and v3.
@@ -92,8 +94,11 @@ HWY_INLINE void TransposeFourPieces(D d, V v0, V v1, V v2, V v3, V& out0, V& out
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void LoadColumns(D d, const T* keys, std::ptrdiff_t step,
                             hn::Vec<D> (&columns)[kStep<T>]) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)step;
+  columns[0] = hn::LoadU(d, keys);
+#elif HWY_TARGET <= HWY_AVX3
   constexpr std::size_t kSize = kPiece<T>;
-#if HWY_TARGET <= HWY_AVX3
   hn::Vec<D> rows[4 * kSize];  // then: columns kSize p + c of kSize keys, at the place 4 c ... of p
   ATTEST_UNROLL
   for (std::size_t r = 0; r < 4 * kSize; ++r) {
@@ -108,6 +113,7 @@ HWY_INLINE void LoadColumns(D d, const T* keys, std::ptrdiff_t step,
                         columns[3 * kSize + c]);
   }
 #else
+  constexpr std::size_t kSize = kPiece<T>;
   ATTEST_UNROLL
   for (std::size_t r = 0; r < kSize; ++r) {
     columns[r] = LoadPieces(d, keys + static_cast<std::ptrdiff_t>(r) * step,

@@ -19,9 +19,6 @@
 
 namespace attest {
 
-inline constexpr double kLog2E = 1.44269504088896340736;
-inline constexpr double kLn2 = 0.693147180559945309417;
-
 template <class T>
 struct ScoreTask {
   ScoreKind kind = ScoreKind::kDot;

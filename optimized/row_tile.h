@@ -10,13 +10,12 @@
 
 #include "optimized/attention.h"
 #include "optimized/execution.h"
+#include "optimized/forward_task.h"
 #include "optimized/head_rules.h"
 #include "optimized/rows.h"
 
 namespace attest {
 
-// Keys of which one block's maximum, sum and product with v are taken; then blocks are merged.
-inline constexpr std::size_t kKeyBlock = 192;
 // Keys that are widened, and multiplied with all rows of a tile, at a time; divides kKeyBlock.
 inline constexpr std::size_t kKeyGroup = 32;
 // Rows of queries that share a pass over the keys.

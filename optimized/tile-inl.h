@@ -129,6 +129,7 @@ HWY_INLINE void WithVectors(std::size_t vectors, const Body& body) {
   body(std::integral_constant<std::size_t, 1>());
 }
 
+#if HWY_TARGET != HWY_SCALAR  // which has no such operations
 // Lanes 4g to 4g + 3 of vector k hold elements 0 to 3 of row 4g + k; afterwards lane r of out[c]
 // holds element c of row r.
 template <class D, class V = hn::Vec<D>>
@@ -156,6 +157,7 @@ HWY_INLINE hn::Vec<D> LoadGroups(D d, const T* HWY_RESTRICT from, std::size_t st
                        LoadGroups(dh, from, step));
   }
 }
+#endif
 
 // to[c * to_step + r] = from[r * from_step + c], for r < rows and c < columns. With floats, whole
 // groups of a vector of rows and four columns go through registers.

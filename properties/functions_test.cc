@@ -66,11 +66,11 @@ constexpr T kQuietNan = std::numeric_limits<T>::quiet_NaN();
 
 const std::vector<Function<float>>& FloatFunctions() {
   static const std::vector<Function<float>> functions = {
-      {"exp", ExpEach, std::exp, 0.79, 0.75, -104.5f, 89.5f},
-      {"exp2", Exp2Each, std::exp2, 0.79, 0.75, -151.0f, 128.5f},
+      {"exp", ExpEach, std::exp, 0.86, 0.78, -104.5f, 89.5f},
+      {"exp2", Exp2Each, std::exp2, 0.86, 0.78, -151.0f, 128.5f},
       {"log", LogEach, std::log, 1.0, 1.0, 0.0f, kInf<float>},
-      {"tanh", TanhEach, std::tanh, 1.25, 1.25, -10.0f, 10.0f},
-      {"softmax_exp2", SoftmaxExp2Each, std::exp2, 0.83, 0.83, -151.0f, 127.5f},
+      {"tanh", TanhEach, std::tanh, 1.6, 1.6, -10.0f, 10.0f},
+      {"softmax_exp2", SoftmaxExp2Each, std::exp2, 0.88, 0.88, -151.0f, 127.5f},
   };
   return functions;
 }
@@ -145,7 +145,7 @@ struct Worst {
 template <class T>
 bool Answers(const Function<T>& function, Mode mode, T x) {
   if (function.name != "softmax_exp2") return true;
-  return !(x > function.highest) && !(mode == Mode::kFast && x < T{-126.5});
+  return !(x > function.highest) && !(mode == Mode::kFast && x <= T{-126.5});
 }
 
 template <class T>
@@ -315,6 +315,21 @@ void ExpectValues(const Function<T>& function, const std::vector<T>& x,
                           << ": x = " << x[i] << " gives " << y[i] << " instead of " << expected[i];
       }
     }
+  }
+}
+
+// Where exhaustion found the largest errors; samples missed them.
+TEST(FloatFunctions, StayWithinTheirUlpAtTheWorstArguments) {
+  const std::vector<float> worst_arguments[] = {
+      {-0x1.79050cp+2f, 0x1.e00788p+5f, -0x1.5ed25p+6f, -0x1.5ebab8p+6f},
+      {-0x1.fc993ap-2f, 0x1.22516ep-1f, -0x1.f9cf08p+6f, -0x1.fa3facp+6f},
+      {0x1.69cf3ep+0f},
+      {0x1.ff7a42p-5f},
+      {-0x1.f9fc6ap+6f, 0x1.fe3a54p-2f, -0x1.f98784p+6f, -0x1.fa41d6p+6f}};
+  for (std::size_t f = 0; f < FloatFunctions().size(); ++f) {
+    std::map<std::string, Worst<float>> worst;
+    MeasureArguments(FloatFunctions()[f], worst_arguments[f], true, worst);
+    ExpectWithinStatedUlp(FloatFunctions()[f], worst, false);
   }
 }
 

@@ -68,7 +68,7 @@ inline AttentionArgs ArgsOf(const Case& problem, Tensor* slopes) {
   args.empty_row = contract.empty_row;
   if (contract.alibi != Alibi::kNone) read("alibi_slopes", args.alibi_slopes);
   if (contract.alibi == Alibi::kDefault && !args.alibi_slopes) {
-    *slopes = Tensor(DType::kF64, {shape.q_heads});
+    *slopes = Tensor(contract.wide_dtype(), {shape.q_heads});
     for (Index h = 0; h < shape.q_heads; ++h) {
       slopes->Set(h, std::exp2(DefaultAlibiExponent(h, shape.q_heads)));
     }
@@ -81,6 +81,9 @@ inline Status Forward(const RowKernel& kernel, const AttentionArgs& args,
                       const AttentionOutputs& outputs) {
   Execution execution(kernel.threads);
   const auto run = [&](auto policy) {
+    if (kernel.algorithm == AttentionAlgorithm::kTiled) {
+      return AttentionForward(policy, kernel.algorithm, args, outputs, execution);
+    }
     return kernel.algorithm == AttentionAlgorithm::kDecode
                ? ForwardDecode(policy, args, outputs, execution, kernel.parts)
                : ForwardMaterialised(policy, kernel.algorithm, args, outputs, execution);

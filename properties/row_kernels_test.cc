@@ -333,6 +333,30 @@ TEST(ReproducibleDecode, HasTheSameBitsOnEveryTarget) {
   }
 }
 
+TEST(ReproducibleDecode, HasTheBitsOfTheTiledKernel) {
+  std::vector<Case> cases;
+  for (const DType dtype : kDTypes) cases.push_back(BitsCase(dtype, 6));
+  for (unsigned features = 3; features < 4096; features += 97) {
+    cases.push_back(Combined(features, kDTypes[features % 4], {1, 4, 2, 9, 203, 6, 6, 3}));
+  }
+  for (const ScoreKind score : {ScoreKind::kGeneral, ScoreKind::kAdditive}) {
+    CaseSpec spec{.shape = {1, 2, 1, 3, 250, 9, 17, 5}};
+    spec.score = score;
+    spec.softcap = 2.0;
+    cases.push_back(MakeCase(spec, 7));
+  }
+  for (const Case& problem : cases) {
+    TensorMap decode = RunCase({AttentionAlgorithm::kDecode, Mode::kReproducible}, problem);
+    TensorMap tiled = RunCase({AttentionAlgorithm::kTiled, Mode::kReproducible}, problem);
+    UnifyNans(&decode);
+    UnifyNans(&tiled);
+    for (const auto& [name, tensor] : decode) {
+      EXPECT_EQ(Sha256({{name, tensor}}), Sha256({{name, tiled.at(name)}}))
+          << problem.name << ", " << name;
+    }
+  }
+}
+
 TEST(RowKernels, NeverLookAtForbiddenKeys) {
   for (const DType dtype : kDTypes) {
     Case problem = BitsCase(dtype, 4);
