@@ -336,7 +336,8 @@ class QueryBlock {
   void FindEmptyRows() {
     for (std::size_t r = 0; r < scores_.rows(); ++r) {
       kinds_[r] = Row::kUsual;
-      if (max_[r] != -std::numeric_limits<S>::infinity()) continue;
+      // The maximum of a NaN and a number is either, by the target; the sum of weights is NaN then.
+      if (max_[r] != -std::numeric_limits<S>::infinity() || std::isnan(sum_[r])) continue;
       kinds_[r] = task_.rules.AnyAllowed(RowIndex(r)) ? Row::kVanishing : Row::kEmpty;
     }
   }
@@ -345,7 +346,7 @@ class QueryBlock {
     const std::size_t dim = task_.v_dim;
     Transpose(out_, kQueries, dim, kQueries, rows_, dim);
     bool have_mean = false;
-    S* const mean = block_out_;
+    auto* const mean = reinterpret_cast<double*>(block_out_);  // which is free, and large enough
     for (std::size_t r = 0; r < scores_.rows(); ++r) {
       S* HWY_RESTRICT row = rows_ + r * dim;
       if (kinds_[r] == Row::kUsual) {
@@ -359,7 +360,8 @@ class QueryBlock {
       } else if (task_.empty_row == EmptyRow::kUniform && task_.kv_len > 0) {
         if (!have_mean) MeanValue(mean);
         have_mean = true;
-        std::copy(mean, mean + dim, row);
+        WriteRow(mean, dim, task_.out.dtype, At(task_.out, RowIndex(r)), task_.out.strides[1]);
+        continue;
       } else {
         std::fill(row, row + dim, S{0});
       }
@@ -367,12 +369,13 @@ class QueryBlock {
     }
   }
 
-  // The mean of all values, whatever they hold, in ascending order of keys.
-  void MeanValue(S* HWY_RESTRICT mean) const {
+  // The mean of all values, whatever they hold, in ascending order of keys, in double, as the other
+  // kernels take it.
+  void MeanValue(double* HWY_RESTRICT mean) const {
     for (std::size_t c = 0; c < task_.v_dim; ++c) {
-      S sum = 0;
+      double sum = 0.0;
       for (std::size_t key = 0; key < task_.kv_len; ++key) sum += Value(key, c);
-      mean[c] = sum / static_cast<S>(task_.kv_len);
+      mean[c] = sum / static_cast<double>(task_.kv_len);
     }
   }
 
@@ -461,7 +464,7 @@ class QueryBlock {
   QueryScores<Policy, S, V> scores_;
   S* factors_;    // [kKeyBlock][kQueries]
   S* out_;        // o, [Dv][kQueries]
-  S* block_out_;  // o_b where it cannot stay in registers
+  S* block_out_;  // o_b where it cannot stay in registers; at last the mean of the values
   S* rows_;       // kQueries rows of Dv, or of keys
   HWY_ALIGN S max_[kQueries];
   HWY_ALIGN S sum_[kQueries];

@@ -4,7 +4,7 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -25,6 +25,10 @@ class KernelRunner {
   static StatusOr<std::unique_ptr<KernelRunner>> Make(const std::vector<std::string>& kernels,
                                                       Tamper tamper = nullptr);
 
+  // Expect(problem), while no kernel runs: the reference has SIMD kernels of its own, and a forced
+  // target must not change while any kernel is chosen.
+  StatusOr<Expectation> Certify(const Case& problem);
+
   // The tally of one case. `turn` decides the junk in the buffers, and the target that three
   // threads are tried on. Callable from several threads: the kernels themselves run one at a time,
   // because a forced SIMD target is that of the process.
@@ -44,7 +48,7 @@ class KernelRunner {
 
   Results RunKernel(const KernelOnTargets& kernel, const Case& problem, Index turn);
 
-  std::mutex running_;
+  std::shared_mutex target_;  // held alone by whoever forces a target
   std::vector<std::string> targets_;
   std::vector<KernelOnTargets> kernels_;
   Tamper tamper_;

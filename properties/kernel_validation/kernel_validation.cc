@@ -29,7 +29,7 @@ ValidationTally RunCase(const Family& family, Index index, const KernelValidatio
     refused.first_refusal = problem.status().message();
     return refused;
   }
-  const StatusOr<Expectation> expected = Expect(*problem);
+  const StatusOr<Expectation> expected = runner->Certify(*problem);
   if (!expected.ok()) {
     refused.first_refusal = fmt::format("{}: {}", problem->name, expected.status().message());
     return refused;

@@ -22,7 +22,7 @@ const Family* FamilyOf(const std::string& name) {
 
 KernelValidationOptions OptionsFor(const std::string& family, Index cases) {
   KernelValidationOptions options;
-  options.kernels = {"tiled", "tiled-reproducible"};
+  options.kernels = {"tiled", "tiled-reproducible", "decode-reproducible"};
   options.families = {FamilyOf(family)};
   options.most_cases = cases;
   options.threads = 1;
@@ -50,11 +50,38 @@ TEST(KernelValidation, AcceptsTheKernels) {
     ASSERT_TRUE(validation.ok());
     EXPECT_TRUE(validation->ok()) << family;
     EXPECT_EQ(validation->tally.cases, 4);
-    EXPECT_EQ(validation->tally.kernels.size(), 2 * RunnableTargets().size());
+    EXPECT_EQ(validation->tally.kernels.size(), 3 * RunnableTargets().size());
     EXPECT_GT(validation->tally.fewest_elements(), 0);
     EXPECT_GT(validation->tally.across_targets.compared, 0);
     EXPECT_GT(validation->tally.across_threads.compared, 0);
+    EXPECT_GT(validation->tally.decode_and_tiled.compared, 0);
   }
+}
+
+// The specimen overflows where scores rise above 88.7.
+TEST(KernelValidation, SeesTheSpecimenFail) {
+  KernelValidationOptions options = OptionsFor("rising_scores", 1);
+  options.first_index = 69;  // scores up to 138
+  options.kernels = {"materialised-unshifted"};
+  const StatusOr<KernelValidation> validation = ValidateKernels(options);
+  ASSERT_TRUE(validation.ok());
+  for (const auto& [key, kernel] : validation->tally.kernels) {
+    EXPECT_GT(kernel.violations, 0) << key.second;
+  }
+  const std::vector<std::string> names = KernelsToValidate();
+  EXPECT_EQ(std::count(names.begin(), names.end(), "materialised-unshifted"), 0);
+}
+
+// A row without keys under the policy `uniform`: both take the mean of the values in double.
+TEST(KernelValidation, HoldsDecodeToTheBitsOfTiled) {
+  KernelValidationOptions options = OptionsFor("boolean_mask", 1);
+  options.kernels = {"tiled-reproducible", "decode-reproducible"};
+  options.seed = 11;
+  options.first_index = 8;
+  const StatusOr<KernelValidation> validation = ValidateKernels(options);
+  ASSERT_TRUE(validation.ok());
+  EXPECT_GT(validation->tally.decode_and_tiled.compared, 0);
+  EXPECT_EQ(validation->tally.decode_and_tiled.different, 0);
 }
 
 // Two bounds off is a violation in the kernel, target, case, tensor and element where it is; half a
