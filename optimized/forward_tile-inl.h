@@ -154,6 +154,7 @@ class QueryBlock {
           hn::Store(p, d, weights + v * kLanes);
           sum[v] = hn::Add(sum[v], p);
         }
+#if HWY_TARGET != HWY_SCALAR  // whose vectors have no halves
       } else {
         ATTEST_UNROLL
         for (std::size_t v = 0; v < Count; v += 2) {
@@ -168,6 +169,7 @@ class QueryBlock {
           sum[v] = hn::Add(sum[v], low_p);
           sum[v + 1] = hn::Add(sum[v + 1], high_p);
         }
+#endif
       }
     }
     ATTEST_UNROLL
