@@ -131,6 +131,9 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return attest::Main(argc, argv);
+  } catch (const std::system_error&) {  // of fmt::print, as soon as a buffer is full
+    fmt::print(stderr, "attest: standard output: cannot be written\n");
+    return attest::kExitUsage;
   } catch (const std::exception& error) {  // memory that the machine does not have
     fmt::print(stderr, "attest: {}\n", error.what());
     return attest::kExitUsage;

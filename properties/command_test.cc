@@ -334,12 +334,12 @@ TEST_F(CommandTest, SeededFaultsExitWithFindings) {
   EXPECT_NE(result.out.find("finding above-bound"), std::string::npos) << result.out;
 }
 
-// A case that no subject of ours takes: never a green verdict.
+// A case that the subject does not take: never a green verdict.
 TEST_F(CommandTest, NothingAuditedIsNoVerdict) {
-  Case problem = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}, .dtype = DType::kF64}, 5);
-  std::filesystem::create_directories(directory_ / "wide");
-  ASSERT_TRUE(WriteCase(directory_ / "wide" / "wide.safetensors", problem).ok());
-  const CommandResult result = Run("audit --kernel tiled --cases wide");
+  Case problem = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}, .gradients = true}, 5);
+  std::filesystem::create_directories(directory_ / "gradients");
+  ASSERT_TRUE(WriteCase(directory_ / "gradients" / "gradients.safetensors", problem).ok());
+  const CommandResult result = Run("audit --kernel decode --cases gradients");
   EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.err.find("nothing was audited"), std::string::npos) << result.err;
 }
