@@ -15,6 +15,11 @@ TensorRef<Data, Rank> Dense(Data* data, DType dtype, const Shape& shape) {
   return {data, dtype, extents, ContiguousStrides(extents)};
 }
 
+template <std::size_t Rank>
+Input<Rank> AsInput(const Output<Rank>& output) {
+  return {output.data, output.dtype, output.shape, output.strides};
+}
+
 }  // namespace
 
 KernelCall::KernelCall(const Contract& contract)
@@ -97,7 +102,12 @@ Status KernelCall::Run(Mode mode, AttentionAlgorithm algorithm, Execution& execu
     if (Status s = AttentionForward(mode, algorithm, args_, outputs_, execution); !s.ok()) return s;
   }
   if (!backward_) return Status();
-  return AttentionBackward(mode, args_, gradients_, execution);
+  AttentionGradients gradients = gradients_;
+  if (outputs_.out && outputs_.lse) {
+    gradients.out = AsInput(*outputs_.out);
+    gradients.lse = AsInput(*outputs_.lse);
+  }
+  return AttentionBackward(mode, args_, gradients, execution);
 }
 
 StatusOr<TensorMap> RunKernel(const Case& problem, Mode mode, AttentionAlgorithm algorithm,

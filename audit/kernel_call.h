@@ -26,7 +26,8 @@ class KernelCall {
   // Whether a gradient has been bound as an output.
   bool backward() const { return backward_; }
 
-  // The forward pass for out, lse and weights, the backward pass for gradients.
+  // The forward pass for out, lse and weights, then the backward pass for gradients: from that out
+  // and lse if both are bound.
   Status Run(Mode mode, AttentionAlgorithm algorithm, Execution& execution) const;
 
  private:

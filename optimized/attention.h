@@ -97,6 +97,12 @@ struct AttentionGradients {
   std::optional<Input<4>> grad_out;  // [B, Hq, Tq, Dv], of dtype
   std::optional<Input<3>> grad_lse;  // [B, Hq, Tq], of dtype or the wide type
 
+  // What AttentionForward gave for the same arguments: both or neither. With them nothing but the
+  // weights is computed again, p = 2^(s - lse log2(e)), and delta = sum out grad_out; that is two
+  // products less of seven. The errors of the lse and the out, as rounded, enter: docs/bounds.md.
+  std::optional<Input<4>> out;  // [B, Hq, Tq, Dv], of any floating type
+  std::optional<Input<3>> lse;  // [B, Hq, Tq], of the wide type
+
   std::optional<Output<4>> grad_q, grad_k, grad_v;  // shapes of q, k, v
   // The shape that the bias has before broadcasting: axes of length 1 are summed over.
   std::optional<Output<4>> grad_bias;
@@ -105,8 +111,10 @@ struct AttentionGradients {
   std::optional<Output<1>> grad_b, grad_v_a;
 };
 
-// Recomputes the weights block by block from the rows' LSE (computed here first); deterministic:
-// the bits do not depend on the number of threads. Gradients of empty rows are 0.
+// Recomputes the weights block by block from the rows' LSE (given, or else computed here first);
+// deterministic: the bits do not depend on the number of threads. Gradients of empty rows are 0.
+// A given lse of -inf is that of an empty row; NaN or +inf, or an out that is not finite, makes the
+// row as if its scores were NaN.
 template <class ModePolicy>
 Status AttentionBackward(ModePolicy, const AttentionArgs& args, const AttentionGradients& gradients,
                          Execution& execution);

@@ -68,6 +68,15 @@ Status CheckBackward(const AttentionArgs& args, const AttentionGradients& gradie
   if (s.ok()) {
     s = CheckGiven<3>("grad_lse", gradients.grad_lse, {batch, heads, q_len}, dtype, wide);
   }
+  if (s.ok() && gradients.out.has_value() != gradients.lse.has_value()) {
+    return Wrong(gradients.out ? "out is given, but not lse" : "lse is given, but not out");
+  }
+  if (s.ok() && gradients.out) {
+    const DType type = gradients.out->dtype;
+    if (!IsFloat(type)) return Wrong("out is not of a floating type");
+    s = CheckGiven<4>("out", gradients.out, {batch, heads, q_len, args.v.shape[3]}, type, type);
+  }
+  if (s.ok()) s = CheckGiven<3>("lse", gradients.lse, {batch, heads, q_len}, wide, wide);
   if (s.ok()) s = CheckOutput<4>("grad_q", gradients.grad_q, args.q.shape);
   if (s.ok()) s = CheckOutput<4>("grad_k", gradients.grad_k, args.k.shape);
   if (s.ok()) s = CheckOutput<4>("grad_v", gradients.grad_v, args.v.shape);

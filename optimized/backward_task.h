@@ -100,7 +100,7 @@ struct BackwardTask {
   T* query_blocks = nullptr;   // features times feature_scale, transposed: blocks of [features][64]
   T* grads = nullptr;          // grad_out / l, v_step apart
   T* grad_blocks = nullptr;    // the same, transposed: blocks of [Dv][64]
-  T* shifts = nullptr;         // maximum of the row's scores in units of log2(e); NaN: poisoned
+  T* shifts = nullptr;         // of the row's scores: m in units of log2(e); NaN: poisoned
   T* deltas = nullptr;         // (delta - grad_lse) / l
   KeyRange* ranges = nullptr;
   BlockRanges* block_ranges = nullptr;  // [query_blocks]

@@ -15,66 +15,18 @@
 #include <vector>
 
 #include "audit/case_spec.h"
-#include "audit/judge.h"
 #include "core/digest.h"
 #include "optimized/targets.h"
 #include "properties/backward_call.h"
+#include "properties/backward_case.h"
 #include "properties/gradient_case.h"
+#include "reference/certify.h"
 
 namespace attest {
 namespace {
 
-constexpr Mode kModes[] = {Mode::kFast, Mode::kReproducible, Mode::kAccurate};
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::string Text(Mode mode) { return std::string(NameOf(mode)); }
-
-TensorMap MustRun(Mode mode, const Case& problem, Execution& execution) {
-  StatusOr<TensorMap> outputs = RunBackward(mode, problem, execution);
-  EXPECT_TRUE(outputs.ok()) << outputs.status().message();
-  return outputs.ok() ? *std::move(outputs) : TensorMap();
-}
-
-// The case with gradients alone as outputs, and every slope given.
-Case GradientsOnly(Case problem) {
-  std::vector<std::string>& outputs = problem.contract.outputs;
-  std::erase_if(outputs, [](const std::string& name) { return !name.starts_with("grad_"); });
-  if (problem.contract.alibi == Alibi::kDefault && problem.Find("alibi_slopes") == nullptr) {
-    const Index heads = problem.contract.shape.q_heads;
-    Tensor slopes(problem.contract.wide_dtype(), {heads});
-    for (Index h = 0; h < heads; ++h) slopes.Set(h, 0.25 / static_cast<double>(h + 1));
-    problem.tensors["alibi_slopes"] = std::move(slopes);
-  }
-  EXPECT_TRUE(FinishCase(&problem).ok());
-  return problem;
-}
-
-// Judges every mode on every target; the largest error / bound by tensor goes into `worst`.
-void ExpectWithinBounds(const Case& problem, const std::string& what,
-                        std::map<std::string, double>* worst) {
-  Execution execution;
-  for (const Mode mode : kModes) {
-    // f64 tensors: nothing is more accurate than f64. Accurate sums up f32 and less in f64.
-    Case judged = problem;
-    judged.contract.arithmetic.profile = mode == Mode::kAccurate ? "f64" : "f32";
-    const StatusOr<Expectation> expected = Expect(judged);
-    ASSERT_TRUE(expected.ok()) << expected.status().message();
-    for (const std::string_view target : RunnableTargets()) {
-      const StatusOr<ScopedTarget> scope = ScopedTarget::Force(target);
-      for (const auto& [name, tensor] : MustRun(mode, problem, execution)) {
-        const TensorVerdict verdict = Judge(*expected, name, tensor);
-        ASSERT_EQ(verdict.violations, 0)
-            << what << ", " << Text(mode) << ", " << target << ", " << name << ": got "
-            << verdict.worst.got << ", expected " << verdict.worst.expected << ", error / bound "
-            << verdict.worst.bound_ratio;
-        ASSERT_EQ(verdict.not_judged, 0) << what << ", " << name;
-        double& of_tensor = (*worst)[Text(mode) + " " + name];
-        of_tensor = std::max(of_tensor, verdict.max_bound_ratio);
-      }
-    }
-  }
-}
 
 void Print(const std::map<std::string, double>& worst) {
   for (const auto& [name, ratio] : worst) std::printf("  %-24s %.3g\n", name.c_str(), ratio);
@@ -102,14 +54,6 @@ INSTANTIATE_TEST_SUITE_P(All, BackwardFeatures,
                                                               ScoreKind::kAdditive),
                                             ::testing::Values(DType::kF64, DType::kF32,
                                                               DType::kBF16, DType::kF16)));
-
-Case SpecCase(const Dimensions& shape, const std::function<void(CaseSpec&)>& change = {},
-              DType dtype = DType::kF32) {
-  CaseSpec spec{.shape = shape, .dtype = dtype};
-  spec.gradients = true;
-  if (change) change(spec);
-  return GradientsOnly(MakeCase(spec, 7));
-}
 
 // Blocks of 64 queries and 192 keys, tiles and vectors of every length: full, cut and single.
 TEST(AttentionBackward, StaysWithinItsBoundForEverySize) {
@@ -154,35 +98,17 @@ TEST(AttentionBackward, IsExactWhereArithmeticIs) {
   }
 }
 
-// A case of several blocks, heads and features for laws of bits.
-Case LargeCase(ScoreKind score, DType dtype) {
-  Case problem = SpecCase(
-      {2, 4, 2, 70, 400, 20, 20, 9},
-      [&](CaseSpec& s) {
-        s.score = score;
-        s.causal = Causal::kBottomRight;
-        s.sinks = true;
-        s.softcap = 3.0;
-        s.broadcast_bias = true;
-        s.kv_lengths = true;
-        s.grad_lse = true;
-        s.dropout_rate = 0.25;
-      },
-      dtype);
-  return problem;
-}
-
-constexpr ScoreKind kScores[] = {ScoreKind::kDot, ScoreKind::kGeneral, ScoreKind::kAdditive};
-
 TEST(AttentionBackward, HasTheSameBitsForAnyNumberOfThreads) {
   for (const ScoreKind score : kScores) {
     const Case problem = LargeCase(score, DType::kF32);
     for (const Mode mode : kModes) {
       Execution one;
       const std::string digest = Sha256(MustRun(mode, problem, one));
+      const std::string digest_given = Sha256(MustRunGiven(mode, problem, one));
       for (const int threads : {2, 3, 7}) {
         Execution several(threads);
         EXPECT_EQ(Sha256(MustRun(mode, problem, several)), digest) << threads;
+        EXPECT_EQ(Sha256(MustRunGiven(mode, problem, several)), digest_given) << threads;
       }
     }
   }
@@ -257,6 +183,7 @@ TEST(AttentionBackward, NeverReadsJunkIntoResults) {
     Execution execution;
     for (const Mode mode : kModes) {
       const std::string digest = Sha256(MustRun(mode, clean, execution));
+      const std::string digest_given = Sha256(MustRunGiven(mode, clean, execution));
       for (const double junk : {kNaN, kInfinity, -kInfinity, 3e38}) {
         Case dirty = clean;
         const auto spoil = [&](const char* name, Index rows, Index width, Index first,
@@ -274,6 +201,8 @@ TEST(AttentionBackward, NeverReadsJunkIntoResults) {
         spoil("k", 200, 5, 192, 50);
         spoil("v", 200, 3, 192, 50);
         EXPECT_EQ(Sha256(MustRun(mode, dirty, execution)), digest) << junk << " " << masked;
+        EXPECT_EQ(Sha256(MustRunGiven(mode, dirty, execution)), digest_given)
+            << junk << " " << masked;
       }
     }
   }
@@ -299,8 +228,8 @@ TEST(AttentionBackward, PropagatesNaNLikeTheReference) {
         if (!FinishCase(&poisoned).ok()) continue;
         const StatusOr<Certified> certified = Certify(poisoned, {});
         ASSERT_TRUE(certified.ok()) << certified.status().message();
-        for (const Mode mode : kModes) {
-          for (const auto& [output, got] : MustRun(mode, poisoned, execution)) {
+        const auto expect = [&](const TensorMap& outputs) {
+          for (const auto& [output, got] : outputs) {
             const auto& values = certified->outputs.at(output).values;
             for (Index i = 0; i < got.size(); ++i) {
               ASSERT_EQ(std::isnan(got.At(i)),
@@ -309,6 +238,10 @@ TEST(AttentionBackward, PropagatesNaNLikeTheReference) {
                   << static_cast<int>(score);
             }
           }
+        };
+        for (const Mode mode : kModes) {
+          expect(MustRun(mode, poisoned, execution));
+          expect(MustRunGiven(mode, poisoned, execution));
         }
       }
     }
@@ -373,6 +306,8 @@ TEST(AttentionBackward, NamesWhatItRefuses) {
   Tensor wrong(DType::kF32, {1, 2, 3, 3});
   Tensor integers(DType::kI32, {1, 2, 3, 2});
   Tensor vector(DType::kF32, {2});
+  const Tensor right(DType::kF32, {1, 2, 3, 2});
+  const Tensor rows(DType::kF32, {1, 2, 3});
   const auto refusal = [&](const std::function<void(AttentionArgs&, AttentionGradients&)>& change) {
     AttentionArgs args = ArgsOf(problem);
     AttentionGradients gradients;
@@ -393,6 +328,20 @@ TEST(AttentionBackward, NamesWhatItRefuses) {
             "attention: grad_sinks is asked for, but not its tensor given");
   EXPECT_EQ(refusal([&](auto&, auto& g) { g.grad_bias = OutputOf<4>(wrong); }),
             "attention: grad_bias is asked for, but not its tensor given");
+  EXPECT_EQ(refusal([&](auto&, auto& g) { g.out = InputOf<4>(right); }),
+            "attention: out is given, but not lse");
+  EXPECT_EQ(refusal([&](auto&, auto& g) { g.lse = InputOf<3>(rows); }),
+            "attention: lse is given, but not out");
+  const auto refusal_of = [&](const Tensor& out, const Tensor& lse) {
+    return refusal([&](auto&, auto& g) { g.out = InputOf<4>(out), g.lse = InputOf<3>(lse); });
+  };
+  EXPECT_EQ(refusal_of(wrong, rows),
+            "attention: out has shape [1, 2, 3, 3], expected [1, 2, 3, 2]");
+  EXPECT_EQ(refusal_of(integers, rows), "attention: out is not of a floating type");
+  EXPECT_EQ(refusal_of(right, Tensor(DType::kF32, {1, 2, 2})),
+            "attention: lse has shape [1, 2, 2], expected [1, 2, 3]");
+  EXPECT_EQ(refusal_of(right, Tensor(DType::kF64, {1, 2, 3})),
+            "attention: lse has element type f64, expected f32");
   EXPECT_EQ(refusal([&](auto& a, auto&) { a.dropout_rate = 1.0, a.softcap = -1.0; }),
             "attention: the soft cap must be 0 (none) or positive and finite");
 }

@@ -60,10 +60,29 @@ AttentionArgs ArgsOf(const Case& problem) {
   return args;
 }
 
-StatusOr<TensorMap> RunBackward(Mode mode, const Case& problem, Execution& execution) {
+StatusOr<ForwardResult> RunForward(Mode mode, const Case& problem, Execution& execution) {
+  ForwardResult result{Tensor(OutputDType(problem, "out"), OutputShape(problem, "out")),
+                       Tensor(OutputDType(problem, "lse"), OutputShape(problem, "lse"))};
+  AttentionOutputs outputs;
+  outputs.out = OutputOf<4>(result.out);
+  outputs.lse = OutputOf<3>(result.lse);
+  if (Status s =
+          AttentionForward(mode, AttentionAlgorithm::kTiled, ArgsOf(problem), outputs, execution);
+      !s.ok()) {
+    return s;
+  }
+  return result;
+}
+
+StatusOr<TensorMap> RunBackward(Mode mode, const Case& problem, Execution& execution,
+                                const ForwardResult* forward) {
   AttentionGradients gradients;
   gradients.grad_out = InputIn<4>(problem, "grad_out");
   gradients.grad_lse = InputIn<3>(problem, "grad_lse");
+  if (forward != nullptr) {
+    gradients.out = InputOf<4>(forward->out);
+    gradients.lse = InputOf<3>(forward->lse);
+  }
   TensorMap outputs;
   for (const std::string& name : problem.contract.outputs) {
     if (!name.starts_with("grad_")) continue;

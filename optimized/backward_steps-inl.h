@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of the backward kernel (optimized/backward_task.h), chosen by mode and SIMD target.
+// The steps of the backward kernel (optimized/backward_task.h), chosen by mode.
 //
-// Computes, Shapes, Rounding points, Bound: optimized/backward_rows-inl.h (first pass),
-//   backward_keys-inl.h (second pass), backward_sums-inl.h (what is summed over both).
+// Computes, Shapes, Rounding points, Bound: optimized/backward_rows-inl.h (first pass), or
+//   backward_given-inl.h in its place; backward_keys-inl.h (second pass), backward_sums-inl.h (what
+//   is summed over both).
 // Measured: `attest bench attention` for speed.
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <limits>
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optimized/backward_kernels.cc"
-#include <hwy/foreach_target.h>
+#include <algorithm>
+#include <cstddef>
+
+// Highway's include guard: the header is compiled once per target.
+#if defined(ATTEST_OPTIMIZED_BACKWARD_STEPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTEST_OPTIMIZED_BACKWARD_STEPS_INL_H_
+#undef ATTEST_OPTIMIZED_BACKWARD_STEPS_INL_H_
+#else
+#define ATTEST_OPTIMIZED_BACKWARD_STEPS_INL_H_
+#endif
+
 #include <hwy/highway.h>
+#include "optimized/backward_given-inl.h"
 #include "optimized/backward_keys-inl.h"
 #include "optimized/backward_rows-inl.h"
 #include "optimized/backward_sums-inl.h"
@@ -20,7 +26,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace attest {
 namespace HWY_NAMESPACE {
-
 // The key/value heads of a chain, one after the other.
 template <class Policy, class T>
 void BlocksOfChain(Policy policy, const BackwardTask<T>& task, std::size_t index,
@@ -49,7 +54,8 @@ void RunStep(Policy policy, const BackwardTask<T>& task, BackwardStep step, std:
     case BackwardStep::kKeys:
       return StageKeys(policy, task, index / task.n.key_blocks, index % task.n.key_blocks);
     case BackwardStep::kRows:
-      return RowsOfBlock(policy, task, index, scratch);
+      return task.gradients.lse ? GivenRowsOfBlock(policy, task, index, scratch)
+                                : RowsOfBlock(policy, task, index, scratch);
     case BackwardStep::kBlocks:
       return BlocksOfChain(policy, task, index, scratch);
     case BackwardStep::kQueries:
@@ -74,35 +80,8 @@ void RunStepOfMode(const BackwardTask<T>& task, BackwardStep step, std::size_t i
   }
 }
 
-void RunFloatStep(const BackwardTask<float>& task, BackwardStep step, std::size_t index,
-                  std::size_t thread) {
-  RunStepOfMode(task, step, index, thread);
-}
-
-void RunDoubleStep(const BackwardTask<double>& task, BackwardStep step, std::size_t index,
-                   std::size_t thread) {
-  RunStepOfMode(task, step, index, thread);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace attest
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace attest {
-
-HWY_EXPORT(RunFloatStep);
-HWY_EXPORT(RunDoubleStep);
-
-void RunBackwardStep(const BackwardTask<float>& task, BackwardStep step, std::size_t index,
-                     std::size_t thread) {
-  HWY_DYNAMIC_DISPATCH(RunFloatStep)(task, step, index, thread);
-}
-
-void RunBackwardStep(const BackwardTask<double>& task, BackwardStep step, std::size_t index,
-                     std::size_t thread) {
-  HWY_DYNAMIC_DISPATCH(RunDoubleStep)(task, step, index, thread);
-}
-
-}  // namespace attest
-#endif  // HWY_ONCE
+#endif  // include guard
