@@ -2,16 +2,15 @@
 // The second pass of the backward kernel: the gradients of a block of keys, and what it adds to
 // those of the queries.
 //
-// Computes: with E = 2^(x - m), m, dO' = grad_out / l and delta' = (delta - grad_lse) / l of the
-// first
-//   pass (optimized/backward_rows-inl.h), f = dropout times Gaussian, t = tanh of the soft cap:
-//     dV += (E f)^T dO'              dS = E (f <dO', v> - delta')        (also grad_bias)
+// Computes: with p = 2^(x - m), m and delta' = delta - grad_lse of the first pass (optimized/
+//   backward_rows-inl.h), f = dropout times Gaussian, t = tanh of the soft cap:
+//     dV += (p f)^T grad_out         dS = p (f <grad_out, v> - delta')   (also grad_bias)
 //     dR = dS (1 - t^2)              dK' += dR^T q'        dQ' += dR k'  (features; times scale
 //     later)
 //   additive: z_u = dR v_a[u] (1 - h_u^2) in place of the last line: dK'_u += sum_i z_u,
 //     dQ'_u += sum_j z_u, dv_a[u] += sum dR h_u.
 // Shapes: 64 queries, 192 keys; sums in rows of whole vectors (optimized/backward_task.h).
-// Rounding points: E; one product each with f, 1 - t^2 and E; one difference; products as in
+// Rounding points: p; one product each with f, 1 - t^2 and p; one difference; products as in
 //   backward_block-inl.h: for dV and dK' in blocks of 64 queries, for dQ' of 192 keys, each block's
 //   sum added once.
 // Bound: docs/bounds.md, "Gradients".

@@ -4,7 +4,7 @@
 //
 // Computes: with E = 2^(x - m) over all keys of the row, l = sum E (+ 2^(sink - m)),
 //   delta = sum E dP / l, dP = <grad_out, v_j> times dropout and Gaussian. Stored for the second
-//   pass: m, (delta - grad_lse) / l, and grad_out / l, which makes E the only weight that it needs.
+//   pass: m + log2 l, so that 2^(x - it) is the weight, and delta - grad_lse.
 // Shapes: 64 queries, keys in blocks of 192 (optimized/backward_task.h).
 // Rounding points: E as in optimized/weight-inl.h; l and the sum of E dP: within a block in the
 // order of
@@ -202,7 +202,6 @@ void RowsOfBlock(Policy policy, const BackwardTask<T>& task, std::size_t index,
   const std::size_t row = view.Row(n);
   T* const shifts = task.shifts + row;
   T* const deltas = task.deltas + row;
-  HWY_ALIGN T denominators[kQueryBlock];
   T share = 0;  // of grad_sinks
   for (std::size_t r = 0; r < kQueryBlock; ++r) {
     const auto i = static_cast<Index>(view.query + r);
@@ -211,31 +210,20 @@ void RowsOfBlock(Policy policy, const BackwardTask<T>& task, std::size_t index,
                                      (!inputs[r].finite && view.rules.AnyAllowed(i)) ||
                                      (any_bad_key && TakesBadKey(task, view, i)));
     const bool nothing = sums.sum[r] == T{0};
-    shifts[r] = poisoned ? std::numeric_limits<T>::quiet_NaN() : nothing ? T{0} : sums.max[r];
-    denominators[r] = poisoned || nothing ? T{1} : sums.sum[r];
+    shifts[r] = poisoned ? std::numeric_limits<T>::quiet_NaN() : T{0};
     deltas[r] = 0;
+    T sink_weight = 0;
     if (!poisoned && !nothing) {
-      deltas[r] = (sums.delta[r] / sums.sum[r] - static_cast<T>(inputs[r].grad_lse)) / sums.sum[r];
+      // In double: what rounding it to T costs is |lse| u of the weights.
+      shifts[r] = static_cast<T>(static_cast<double>(sums.max[r]) +
+                                 std::log2(static_cast<double>(sums.sum[r])));
+      deltas[r] = sums.delta[r] / sums.sum[r] - static_cast<T>(inputs[r].grad_lse);
+      if (sink.exists) sink_weight = sink_weights[r] / sums.sum[r];
     }
-    if (exists && sink.exists) share = share - (poisoned ? shifts[r] : sink_weights[r] * deltas[r]);
+    if (exists && sink.exists) share = share - (poisoned ? shifts[r] : sink_weight * deltas[r]);
     if (poisoned && sink.bad) share = shifts[r];
   }
   task.sink_shares[index] = share;
-  T* const grads = task.grads + row * n.v_step;
-  T* const block = task.grad_blocks + row * n.v_dim;
-  for (std::size_t r = 0; r < kQueryBlock; ++r) {
-    const auto l = hn::Set(d, denominators[r]);
-    for (std::size_t c = 0; c < n.v_step; c += lanes) {
-      T* HWY_RESTRICT at = grads + r * n.v_step + c;
-      hn::Store(hn::Div(hn::Load(d, at), l), d, at);
-    }
-  }
-  for (std::size_t c = 0; c < n.v_dim; ++c) {
-    for (std::size_t q = 0; q < kQueryBlock; q += lanes) {
-      T* HWY_RESTRICT at = block + c * kQueryBlock + q;
-      hn::Store(hn::Div(hn::Load(d, at), hn::Load(d, denominators + q)), d, at);
-    }
-  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -98,10 +98,10 @@ struct BackwardTask {
   T* queries = nullptr;        // features, feature_step apart
   T* given_queries = nullptr;  // q, q_step apart; `queries` for dot
   T* query_blocks = nullptr;   // features times feature_scale, transposed: blocks of [features][64]
-  T* grads = nullptr;          // grad_out / l, v_step apart
+  T* grads = nullptr;          // grad_out, v_step apart
   T* grad_blocks = nullptr;    // the same, transposed: blocks of [Dv][64]
   T* shifts = nullptr;         // of the row's scores: m in units of log2(e); NaN: poisoned
-  T* deltas = nullptr;         // (delta - grad_lse) / l
+  T* deltas = nullptr;         // delta - grad_lse
   KeyRange* ranges = nullptr;
   BlockRanges* block_ranges = nullptr;  // [query_blocks]
   T* sink_shares = nullptr;             // [query_blocks]: the block's part of grad_sinks
