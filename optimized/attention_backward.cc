@@ -32,8 +32,6 @@ void Run(Mode mode, const AttentionArgs& args, const AttentionGradients& gradien
   CarveTask(memory, &task);
 
   LoadParameters(&task);
-  const std::size_t rows = task.n.heads() * task.n.q_rows;
-  std::fill(task.query_sums, task.query_sums + task.n.parts * rows * task.n.feature_step, T{0});
   if (task.bias_sums != nullptr) {
     const auto& shape = task.bias_shape;
     std::fill(task.bias_sums, task.bias_sums + shape[0] * shape[1] * shape[2] * shape[3], T{0});

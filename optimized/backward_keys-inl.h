@@ -336,6 +336,9 @@ void KeysOfStore(Policy policy, const BackwardTask<T>& task, std::size_t store, 
   const bool wants_scores = task.wants_queries || task.wants_keys || wants_bias;
   const bool capped = task.args.softcap > 0.0;
   T* const query_sums = task.query_sums + part * n.heads() * n.q_rows * n.feature_step;
+  // The group's rows of them, here where the cache keeps them.
+  const std::size_t group_size = n.group * n.q_rows * n.feature_step;
+  std::fill(query_sums + store * group_size, query_sums + (store + 1) * group_size, T{0});
   BlockShape<T> shape;
   for (std::size_t block = part; block < n.key_blocks; block += n.parts) {
     BlockView<T> view;

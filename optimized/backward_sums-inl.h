@@ -47,13 +47,12 @@ void WriteQueries(Policy policy, const BackwardTask<T>& task, std::size_t index,
   const std::size_t rows = std::min(kQueryBlock, n.q_len - first);
   const bool projected = task.args.score != ScoreKind::kDot;
   for (std::size_t r = 0; r < rows; ++r) {
-    T* const row = scratch.rows;
+    T* row = sums + r * n.feature_step;
     if (projected) {
-      std::fill(row, row + n.q_step, T{0});
-      AddProduct(policy, sums + r * n.feature_step, n.feature_step, 1, 1, n.features,
-                 task.from_features, n.q_step, n.q_dim, row, n.q_step);
-    } else {
-      std::copy(sums + r * n.feature_step, sums + r * n.feature_step + n.q_dim, row);
+      std::fill(scratch.rows, scratch.rows + n.q_step, T{0});
+      AddProduct(policy, row, n.feature_step, 1, 1, n.features, task.from_features, n.q_step,
+                 n.q_dim, scratch.rows, n.q_step);
+      row = scratch.rows;
     }
     WriteScaled(row, n.q_dim, task.scale, grad_q.dtype,
                 At(grad_q, b, h, static_cast<Index>(first + r)), grad_q.strides[3]);
