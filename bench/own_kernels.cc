@@ -57,11 +57,61 @@ class ForwardCall final : public AttentionCall {
   Execution execution_;
 };
 
+// Gradients of q, k and v from the out and lse of a forward pass, which is not timed.
+class BackwardCall final : public AttentionCall {
+ public:
+  BackwardCall(const AttentionProblem& problem, const KernelChoice& choice)
+      : mode_(choice.mode),
+        grad_out_(DrawGradient(problem)),
+        out_(DType::kF32, problem.q.shape()),
+        lse_(DType::kF32, {1, problem.shape.heads, problem.shape.queries}),
+        grad_q_(DType::kF32, problem.q.shape()),
+        grad_k_(DType::kF32, problem.k.shape()),
+        grad_v_(DType::kF32, problem.v.shape()),
+        execution_(choice.threads) {
+    args_.q = InputOf<4>(problem.q);
+    args_.k = InputOf<4>(problem.k);
+    args_.v = InputOf<4>(problem.v);
+    args_.causal = problem.shape.causal ? Causal::kBottomRight : Causal::kNone;
+    gradients_.grad_out = InputOf<4>(grad_out_);
+    gradients_.out = InputOf<4>(out_);
+    gradients_.lse = InputOf<3>(lse_);
+    gradients_.grad_q = OutputOf<4>(grad_q_);
+    gradients_.grad_k = OutputOf<4>(grad_k_);
+    gradients_.grad_v = OutputOf<4>(grad_v_);
+  }
+
+  Status Forward() {
+    AttentionOutputs outputs;
+    outputs.out = OutputOf<4>(out_);
+    outputs.lse = OutputOf<3>(lse_);
+    return AttentionForward(mode_, AttentionAlgorithm::kTiled, args_, outputs, execution_);
+  }
+
+  Status Run() override { return AttentionBackward(mode_, args_, gradients_, execution_); }
+
+  std::vector<float> Output() const override {
+    return {grad_q_.data<float>(), grad_q_.data<float>() + grad_q_.size()};
+  }
+
+ private:
+  Mode mode_;
+  Tensor grad_out_, out_, lse_, grad_q_, grad_k_, grad_v_;
+  AttentionArgs args_;
+  AttentionGradients gradients_;
+  Execution execution_;
+};
+
 }  // namespace
 
 StatusOr<std::unique_ptr<AttentionCall>> PrepareOwnKernel(const AttentionProblem& problem,
                                                           const KernelChoice& choice) {
-  if (choice.backward) return Unsupported("no kernel computes gradients yet");
+  if (choice.backward) {
+    if (choice.storage != DType::kF32) return Unsupported("gradients are timed in f32 only");
+    auto call = std::make_unique<BackwardCall>(problem, choice);
+    if (Status s = call->Forward(); !s.ok()) return s;
+    return std::unique_ptr<AttentionCall>(std::move(call));
+  }
   auto call = std::make_unique<ForwardCall>(problem, choice);
   if (Status s = call->Choose(); !s.ok()) return s;
   return std::unique_ptr<AttentionCall>(std::move(call));

@@ -128,15 +128,15 @@ TEST(AttentionBackward, AllocatesOnce) {
 // Bits of `reproducible`: on every target those of the digests below.
 TEST(AttentionBackward, IsReproducibleOnEveryTarget) {
   const std::map<std::string, std::string> golden = {
-      {"dot f32", "e144884b84d5318b8a0d974bccf46c992e6ee6d069b7c48fc01f88255315acfc"},
-      {"dot f64", "f6016ed263361552ff2f4fc022d4bec3fdc618da0f143e5a75ec8316951ef884"},
-      {"dot bf16", "ffa35db25e65fc9b4efca171514a0922b8a1e68b5122eb3517e30b10c37682a2"},
-      {"general f32", "9c885c8b504f7404b8e05f075a692ccf0c3390a673281d99ed8ea833ed5d08c8"},
-      {"general f64", "6a30c90d0181cbe1848fc29320f293f82b111835c0e977507ae210464ccf2345"},
-      {"general bf16", "1f9373b2d6088087c9b77490a94952d91b8817546a738e095be013a4ef82fe50"},
-      {"additive f32", "6e2fab66d3a26dde3d26bc8a3102cb47e193996211dc6bc515549a45e6c7d01c"},
-      {"additive f64", "c7b6558464daba10637bdc7c5fcbb5833fa08d3bbf72c92431af884a47112480"},
-      {"additive bf16", "cb9d6133c75b766e23fdd26e58dd5c03ff4c69589faa19bf686e5687d76a8037"},
+      {"dot f32", "942d22a5eefddab940b968a5abbd1df2272ff711f789556435742e593109eec2"},
+      {"dot f64", "2d89490cff088eebcd41da6597e740b6386830af01291961776d1071a1cb80c6"},
+      {"dot bf16", "4161b73bd971bf167ddeb05276f4d7dfe1118da2d02848f95518724dcef5533e"},
+      {"general f32", "db91ce7871313ec04a4a73339920fc01fb9accb13d6d31310a4975aa3cda3d78"},
+      {"general f64", "97f9fe4189fe522bb4781d1f2a140b7608239bc3f8ff9f9faa6ee5626f5e62cb"},
+      {"general bf16", "99b6b74cf45130f963d964f4ceeaa45729767fdfe6ad19a17df9c0366003efed"},
+      {"additive f32", "e0fa547fa373b3a4c0e2847b9763ae08596b5c85857629f5d2e4cb43e322a600"},
+      {"additive f64", "021b01159c4e853c2de4dd55c1ba42c1ce9f8176bf5adf886aca8fe1f8cc954b"},
+      {"additive bf16", "16408529a68e5da28022b2fc9ec960379c8244796f8fc1ec621774b6294eaa7d"},
   };
   const char* const scores[] = {"dot", "general", "additive"};
   Execution execution;

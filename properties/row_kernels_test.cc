@@ -275,12 +275,12 @@ Case Alone(const Case& whole, Index b, Index h, Index i) {
   const Index g = h / (shape.q_heads / shape.kv_heads);
   shape.batch = shape.q_heads = shape.kv_heads = shape.q_len = 1;
   for (auto& [name, tensor] : alone.tensors) {
-    Shape extents = tensor.shape();
-    for (std::size_t axis = 0; axis < 2; ++axis) extents[axis] = 1;
     if (tensor.rank() == 1) {
       tensor = Part(tensor, {1}, [&](std::vector<Index>) { return std::vector<Index>{h}; });
       continue;
     }
+    Shape extents = tensor.shape();
+    extents[0] = extents[1] = 1;
     const bool keys = name == "k" || name == "v";
     if (!keys) extents[2] = 1;
     tensor = Part(tensor, extents, [&](std::vector<Index> at) {
