@@ -44,7 +44,7 @@ struct Effort {
 };
 
 Effort EffortOf(const BenchmarkOptions& options) {
-  if (options.quick) return {{5, 2.5}, 35.0, 0.5, 2048};
+  if (options.quick) return {{12, 4.0}, 36.0, 0.5, 2048};
   const auto rounds = static_cast<std::size_t>(std::max(1, options.rounds));
   return {{rounds, 60.0}, 900.0, 30.0, 1 << 20};
 }
@@ -155,7 +155,7 @@ class Comparison {
     for (const std::string& target : targets_) {
       StatusOr<std::function<Status()>> run = PrepareOwnSoftmax(x);
       if (!run.ok()) return run.status();
-      contenders.push_back({"softmax", target, *std::move(run), {}});
+      contenders.push_back({"softmax", target, *std::move(run), {}, {}});
       if (const auto once = RunOnce(contenders.back()); !once.ok()) return once.status();
     }
     const auto sampling = [this] {
@@ -183,7 +183,7 @@ class Comparison {
       if (!call.ok()) return call.status();
       calls.push_back(*std::move(call));
       contenders.push_back(
-          {"scaling", targets_.front(), [c = calls.back().get()] { return c->Run(); }, {}});
+          {"scaling", targets_.front(), [c = calls.back().get()] { return c->Run(); }, {}, {}});
     }
     if (const auto once = RunOnce(contenders.front()); !once.ok()) return once.status();
     if (Status s = RunRounds(Limits(), Sampling(), &contenders); !s.ok()) return s;
@@ -224,7 +224,7 @@ class Comparison {
       if (!call.ok()) return call.status();
       calls.push_back(*std::move(call));
       contenders.push_back(
-          {"threads", targets_.front(), [c = calls.back().get()] { return c->Run(); }, {}});
+          {"threads", targets_.front(), [c = calls.back().get()] { return c->Run(); }, {}, {}});
       if (const auto once = RunOnce(contenders.back()); !once.ok()) return once.status();
     }
     if (contenders.size() == 2) {

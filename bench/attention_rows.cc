@@ -90,4 +90,19 @@ nlohmann::ordered_json RowToJson(const Work& work, const std::string& target,
           {"share_of_floor", floor / least}};
 }
 
+void AddSharesByRun(const Work& work, const std::string& target, const std::vector<Sample>& samples,
+                    const FloorMeter& floors, nlohmann::ordered_json* row) {
+  if (work.floor != FloorKind::kForward && work.floor != FloorKind::kBackward) return;
+  // The exponential's rate follows the clock as that of multiply-adds does.
+  const double at_best = FloorSeconds(work, target, floors);
+  const double best = floors.Best(target, FloorRate::kFmaF32);
+  std::vector<double> shares;
+  shares.reserve(samples.size());
+  for (const Sample& sample : samples) {
+    shares.push_back(at_best * best / sample.rate / sample.thread);
+  }
+  (*row)["share_by_run"] = Median(shares);
+  (*row)["share_by_run_best"] = Maximum(shares);
+}
+
 }  // namespace attest

@@ -9,6 +9,7 @@
 #include "bench/attention_problem.h"
 #include "bench/floor_meter.h"
 #include "bench/own_kernels.h"
+#include "bench/rounds.h"
 
 namespace attest {
 
@@ -44,5 +45,11 @@ double FloorSeconds(const Work& work, const std::string& target, const FloorMete
 // One line of the table. `seconds`: at least one sample.
 nlohmann::ordered_json RowToJson(const Work& work, const std::string& target,
                                  const std::vector<double>& seconds, const FloorMeter& floors);
+
+// Forward and backward passes: "share_by_run", the median over the runs of the floor's time at the
+// rate of multiply-adds just before and after the run, over the run's own time. Machines change
+// their clock and share it with others; both sides of this ratio see the same.
+void AddSharesByRun(const Work& work, const std::string& target, const std::vector<Sample>& samples,
+                    const FloorMeter& floors, nlohmann::ordered_json* row);
 
 }  // namespace attest

@@ -22,10 +22,13 @@ StatusOr<Sample> RunOnce(const Contender& contender) {
     if (!scope.ok()) return scope.status();
     forced.emplace(*std::move(scope));
   }
+  const double before = contender.rate ? contender.rate() : 0.0;
   const Sample begin{ThreadSeconds(), ProcessSeconds(), WallSeconds()};
   if (Status s = contender.run(); !s.ok()) return s;
-  return Sample{ThreadSeconds() - begin.thread, ProcessSeconds() - begin.process,
+  Sample sample{ThreadSeconds() - begin.thread, ProcessSeconds() - begin.process,
                 WallSeconds() - begin.wall};
+  if (contender.rate) sample.rate = 0.5 * (before + contender.rate());
+  return sample;
 }
 
 Status RunRounds(const RoundLimits& limits, const std::function<Status()>& between,

@@ -15,6 +15,7 @@ struct Sample {
   double thread = 0.0;
   double process = 0.0;
   double wall = 0.0;
+  double rate = 0.0;  // the mean of Contender::rate before and after the run
 };
 
 struct Contender {
@@ -22,6 +23,7 @@ struct Contender {
   std::string target;  // the SIMD target that is forced while it runs; empty: none
   std::function<Status()> run;
   std::vector<Sample> samples;
+  std::function<double()> rate;  // what the machine gives at this moment, if that matters
 
   std::vector<double> Seconds(double Sample::* clock = &Sample::thread) const;
 };

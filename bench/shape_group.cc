@@ -8,10 +8,13 @@
 #include <cmath>
 
 #include "bench/cpu_clock.h"
+#include "bench/floors.h"
 #include "core/run_record.h"
 
 namespace attest {
 namespace {
+
+constexpr double kRateSeconds = 0.0005;  // of multiply-adds, before and after each run of a kernel
 
 using nlohmann::ordered_json;
 
@@ -40,7 +43,7 @@ ShapeGroup::ShapeGroup(const AttentionShape& shape, std::uint64_t seed,
 std::size_t ShapeGroup::Add(std::string name, std::string target,
                             std::unique_ptr<AttentionCall> call) {
   contenders_.push_back(
-      {std::move(name), std::move(target), [c = call.get()] { return c->Run(); }, {}});
+      {std::move(name), std::move(target), [c = call.get()] { return c->Run(); }, {}, {}});
   calls_.push_back(std::move(call));
   return contenders_.size() - 1;
 }
@@ -52,6 +55,7 @@ Status ShapeGroup::AddKernel(const KernelChoice& choice, bool every_target) {
     if (!call.ok()) return call.status();
     const Work work = AttentionWork(problem_->shape, choice);
     const std::size_t contender = Add(work.kernel, target, *std::move(call));
+    contenders_[contender].rate = [] { return FloatFmaPeak(kRateSeconds); };
     if (const auto once = RunOnce(contenders_[contender]); !once.ok()) return once.status();
     kernels_.push_back({work, choice, target, contender});
     if (!every_target) break;
@@ -136,6 +140,7 @@ std::vector<ordered_json> ShapeGroup::Rows(const FloorMeter& floors) const {
   for (const Kernel& kernel : kernels_) {
     const std::vector<double> seconds = contenders_[kernel.contender].Seconds();
     ordered_json row = RowToJson(kernel.work, kernel.target, seconds, floors);
+    AddSharesByRun(kernel.work, kernel.target, contenders_[kernel.contender].samples, floors, &row);
     const Kernel* fast = Fast(kernel.target, kernel.choice.backward);
     if (fast != nullptr && fast != &kernel) {
       row["speed_over_fast_f32"] =
