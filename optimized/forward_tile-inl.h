@@ -11,16 +11,17 @@
 //   weights = 2^(s - m) / l w, w without dropout.
 // Shapes: one head, HeadTask of optimized/forward_task.h.
 // Rounding points: scores; s - m_b and the exponential (optimized/exp2-inl.h); each addition of
-// l_b, in
-//   ascending order of keys; p w; one MulAdd a term of o_b in the same order
-//   (optimized/tile-inl.h); the two factors of a merge (one of them is 1) and their products; 1/l
-//   and its product with o. Nothing depends on the other rows of a block, on how many there are, or
-//   on the lanes: a row's bits are the same for every batch, group, thread and, with Reproducible,
-//   SIMD target. Accurate f32 (S = double): scores, maxima, differences, l and 1/l in double; p is
-//   rounded to float once, after an exponential of the double difference; o in float.
+// l_b,
+//   in ascending order of keys; p w; one MulAdd a term of o_b in the same order (optimized/
+//   tile-inl.h); the two factors of a merge (one of them is 1) and their products; 1/l and its
+//   product with o. Nothing depends on the other rows of a block, on how many there are, or on the
+//   lanes: a row's bits are the same for every batch, group, thread and, with Reproducible, target.
+//   Accurate, tensors other than f64 (S = double, W = float): everything in double, but the
+//   difference s - m_b, which is rounded to float once, and its exponential p; sums use that p.
 // Bound: docs/bounds.md, profiles f32 and f64.
-// Measured: Forward.StaysWithinItsBound of properties/forward_test.cc prints the largest
-// error/bound.
+// Measured: properties/forward_test.cc prints the largest error/bound: 0.171 in the type of the
+//   arithmetic, 0.328 for 16-bit outputs, whose own rounding is most of it; and the largest error /
+//   (u sum p|v|) for 1024 keys of 64: Fast 3.9, causal 7.4; Accurate 0.25, causal 1.4.
 
 #include <algorithm>
 #include <cmath>
