@@ -15,16 +15,6 @@ namespace {
 // Keys that one work item stages.
 constexpr std::size_t kStageKeys = 1024;
 
-template <std::size_t Rank, class Data>
-TensorRef<Data, Rank - 2> OfHead(const TensorRef<Data, Rank>& tensor, Index batch, Index head) {
-  TensorRef<Data, Rank - 2> part;
-  part.data = At(tensor, batch, head);
-  part.dtype = tensor.dtype;
-  std::copy(tensor.shape.begin() + 2, tensor.shape.end(), part.shape.begin());
-  std::copy(tensor.strides.begin() + 2, tensor.strides.end(), part.strides.begin());
-  return part;
-}
-
 // What all heads of a call share, in the types of the kernels.
 template <class Policy, class S, class W>
 class TiledCall {

@@ -9,13 +9,9 @@
 namespace attest {
 namespace {
 
-// The rank-2 part [Tq, Tk] of an optional rank-4 tensor.
-Input<2> OfHead(const std::optional<Input<4>>& tensor, Index batch, Index head) {
-  if (!tensor) return {};
-  return {At(*tensor, batch, head),
-          tensor->dtype,
-          {tensor->shape[2], tensor->shape[3]},
-          {tensor->strides[2], tensor->strides[3]}};
+// Its part of an optional tensor; without data when there is none.
+Input<2> PartOf(const std::optional<Input<4>>& tensor, Index batch, Index head) {
+  return tensor ? OfHead(*tensor, batch, head) : Input<2>();
 }
 
 // The last axis of a tensor.
@@ -55,9 +51,9 @@ HeadRules::HeadRules(const AttentionArgs& args, Index batch, Index head)
       diagonal_(args.causal == Causal::kTopLeft ? 0 : valid_keys_ - valid_rows_),
       causal_(args.causal != Causal::kNone),
       window_(args.window),
-      mask_(OfHead(args.mask, batch, head)),
-      bias_(OfHead(args.bias, batch, head)),
-      keep_(OfHead(args.keep, batch, head)),
+      mask_(PartOf(args.mask, batch, head)),
+      bias_(PartOf(args.bias, batch, head)),
+      keep_(PartOf(args.keep, batch, head)),
       documents_(args.q_documents.has_value()) {
   if (documents_) {
     q_documents_ = RowOf(*args.q_documents, batch);

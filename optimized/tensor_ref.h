@@ -2,6 +2,7 @@
 // Strided tensors whose element type is known when running: what the kernels' interfaces take.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <type_traits>
@@ -72,6 +73,17 @@ Data* At(const TensorRef<Data, Rank>& tensor, Indices... index) {
   }
   using Byte = std::conditional_t<std::is_const_v<Data>, const std::byte, std::byte>;
   return static_cast<Byte*>(tensor.data) + offset * static_cast<Index>(SizeOf(tensor.dtype));
+}
+
+// The axes from the third on of one (batch, head): of q [B, Hq, Tq, Dq], for one, [Tq, Dq].
+template <class Data, std::size_t Rank>
+TensorRef<Data, Rank - 2> OfHead(const TensorRef<Data, Rank>& tensor, Index batch, Index head) {
+  TensorRef<Data, Rank - 2> part;
+  part.data = At(tensor, batch, head);
+  part.dtype = tensor.dtype;
+  std::copy(tensor.shape.begin() + 2, tensor.shape.end(), part.shape.begin());
+  std::copy(tensor.strides.begin() + 2, tensor.strides.end(), part.strides.begin());
+  return part;
 }
 
 }  // namespace attest
