@@ -14,7 +14,7 @@ namespace attest {
 // multiply-add
 //   rounds once: on targets with a fused one it costs what Fast costs, on others it is emulated and
 //   some ten times slower.
-// Accurate: scores, x - max and sums in double, weights of float precision; about twice the time. For
+// Accurate: scores, x - max and sums in double, weights of float precision: about twice the time.
 //   f64: as Fast, with the more accurate exponential.
 struct Fast {};
 struct Reproducible {};
