@@ -79,10 +79,13 @@ class BoundEvaluator {
     const Index n = contract_.shape.kv_len;
     for (Index c = 0; c < contract_.shape.v_dim; ++c) {
       double sum = 0.0;
+      bool finite = true;  // the values; their sum may overflow all the same
       for (Index j = 0; j < n; ++j) {
-        sum += std::fabs(data_.Value(row, j)[static_cast<std::size_t>(c)]);
+        const double value = data_.Value(row, j)[static_cast<std::size_t>(c)];
+        finite = finite && std::isfinite(value);
+        sum += std::fabs(value);
       }
-      if (n == 0 || !std::isfinite(sum)) continue;
+      if (n == 0 || !finite) continue;
       const double mean = sum / static_cast<double>(n);
       const auto element = static_cast<std::size_t>(flat * contract_.shape.v_dim + c);
       bounds_.magnitude[element] = mean;
@@ -115,10 +118,13 @@ class BoundEvaluator {
       double numerator_error = 0.0;
       double value_sum = 0.0;
       double largest = 0.0;
+      bool finite = true;
       const auto element = static_cast<std::size_t>(flat * width + c);
       for (std::size_t t = 0; t < plan.terms.size(); ++t) {
-        const double value =
-            std::fabs(data_.Value(row, plan.terms[t].key)[static_cast<std::size_t>(c)]) * kept;
+        const double given =
+            std::fabs(data_.Value(row, plan.terms[t].key)[static_cast<std::size_t>(c)]);
+        finite = finite && std::isfinite(given);
+        const double value = given * kept;
         if (std::isinf(value) && bound.terms[t].weight <= 8.0 * bound.absolute) {
           bounds_.vanishing_infinity[element] = 1;
         }
@@ -131,7 +137,7 @@ class BoundEvaluator {
         largest = std::max(largest, value);
       }
       bounds_.magnitude[element] = magnitude;
-      if (!std::isfinite(magnitude)) continue;  // non-finite values are compared exactly
+      if (!finite) continue;  // compared exactly
       const double exact = AtMost(row_bounds_.Exact("out", element));
       const double underflow =
           bound.absolute * (value_sum + n * exact) + n * model_.smallest_subnormal;

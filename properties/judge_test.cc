@@ -304,6 +304,23 @@ TEST(Audit, RunsEverySubjectWithoutOut) {
   EXPECT_EQ(outcome.outputs.size(), 1u);
 }
 
+// Finite values whose sum overflows: an implementation may add before it divides.
+TEST(Judge, LeavesMeansThatOverflowOnTheWayAlone) {
+  Case problem = MakeCase({.shape = {1, 1, 1, 1, 3, 2, 2, 2},
+                           .dtype = DType::kF64,
+                           .empty_row = EmptyRow::kUniform,
+                           .mask = true},
+                          1);
+  Tensor& mask = problem.tensors.at("mask");
+  for (Index j = 0; j < mask.size(); ++j) mask.Set(j, 0.0);
+  Tensor& v = problem.tensors.at("v");
+  for (Index j = 0; j < 3; ++j) v.Set(2 * j, 1.5e308);
+  const StatusOr<Expectation> expected = Expect(problem);
+  ASSERT_TRUE(expected.ok());
+  EXPECT_FALSE(IsJudged(*expected, "out", 0));
+  EXPECT_TRUE(IsJudged(*expected, "out", 1));
+}
+
 // docs/findings.md explains every code that an audit can give.
 TEST(Audit, DocumentsEveryCode) {
   std::ifstream stream(std::string(ATTEST_SOURCE_DIR) + "/docs/findings.md");
