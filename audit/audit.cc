@@ -88,12 +88,19 @@ struct LawCount {
 // The audit of one subject while it runs.
 class Session {
  public:
-  explicit Session(const Subject& subject) : subject_(subject) {}
+  Session(const Subject& subject, ExpectationCache& expectations)
+      : subject_(subject), expectations_(expectations) {}
 
-  Status RunCase(const SuiteCase& item, const Expectation& expected) {
+  Status RunCase(const SuiteCase& item) {
     const Case& problem = item.problem;
+    const StatusOr<const Expectation*> certified = expectations_.Of(problem);
+    if (!certified.ok()) {
+      return Status(certified.status().code(),
+                    fmt::format("case '{}': {}", problem.name, certified.status().message()));
+    }
+    const Expectation& expected = **certified;
     ordered_json result{{"case", problem.name}, {"suite", item.suite}, {"family", item.family}};
-    const Outcome outcome = subject_.Run(problem, Junk::kNaN);
+    const Outcome outcome = subject_.Run(problem, {});
     std::string status = "passed";
     switch (outcome.kind) {
       case Outcome::Kind::kUnreadable:
@@ -116,7 +123,7 @@ class Session {
       case Outcome::Kind::kOk: {
         result["outputs"] = ordered_json::array();
         const bool conforms = JudgeOutputs(problem, expected, outcome, &result["outputs"]);
-        const bool lawful = RunLaws(problem, expected);
+        const bool lawful = RunLaws(problem);
         if (conforms && lawful && case_elements_ > 0 && case_judged_ == 0) {
           ++unsupported_;
           status = "not judged";
@@ -239,7 +246,7 @@ class Session {
     return conforms;
   }
 
-  bool RunLaws(const Case& problem, const Expectation& expected) {
+  bool RunLaws(const Case& problem) {
     const Dimensions& s = problem.contract.shape;
     if (subject_.info().recorded || s.batch * s.q_heads * s.q_len * s.kv_len > kLargestLawCase) {
       return true;
@@ -247,7 +254,7 @@ class Session {
     bool lawful = true;
     for (const Law& law : Laws()) {
       if (law.name == "within-bound") continue;  // JudgeOutputs has done it
-      const LawResult result = law.check(subject_, problem, expected);
+      const LawResult result = law.check(subject_, problem, expectations_);
       if (!result.applied) continue;
       LawCount& count = laws_[law.name];
       ++count.draws;
@@ -265,6 +272,7 @@ class Session {
   }
 
   const Subject& subject_;
+  ExpectationCache& expectations_;
   FindingList findings_;
   std::map<std::string, LawCount> laws_;
   std::set<std::string> unsupported_reasons_;
@@ -282,29 +290,13 @@ class Session {
 }  // namespace
 
 Auditor::Auditor(std::vector<SuiteCase> cases, AuditOptions options)
-    : cases_(std::move(cases)), options_(std::move(options)), expectations_(cases_.size()) {}
-
-StatusOr<const Expectation*> Auditor::ExpectationOf(std::size_t index) {
-  std::optional<Expectation>& slot = expectations_[index];
-  if (!slot) {
-    const Case& problem = cases_[index].problem;
-    StatusOr<Expectation> expected = Expect(problem, options_.threads);
-    if (!expected.ok()) {
-      return Status(expected.status().code(),
-                    fmt::format("case '{}': {}", problem.name, expected.status().message()));
-    }
-    slot = *std::move(expected);
-  }
-  return &*slot;
-}
+    : cases_(std::move(cases)), options_(std::move(options)), expectations_(options_.threads) {}
 
 StatusOr<ordered_json> Auditor::Audit(const Subject& subject, const std::string& command) {
   if (Status s = CheckFloatingPointEnvironment(); !s.ok()) return s;
-  Session session(subject);
+  Session session(subject, expectations_);
   for (std::size_t i = 0; i < cases_.size(); ++i) {
-    StatusOr<const Expectation*> expected = ExpectationOf(i);
-    if (!expected.ok()) return expected.status();
-    if (Status s = session.RunCase(cases_[i], **expected); !s.ok()) return s;
+    if (Status s = session.RunCase(cases_[i]); !s.ok()) return s;
     if (options_.progress) options_.progress(subject.info().name, i + 1, cases_.size());
   }
   return session.ToJson(cases_, options_.seed, command);

@@ -5,11 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "audit/judge.h"
+#include "audit/expectation_cache.h"
 #include "audit/subject.h"
 #include "audit/suite.h"
 #include "core/status.h"
@@ -36,11 +35,9 @@ class Auditor {
   const std::vector<SuiteCase>& cases() const { return cases_; }
 
  private:
-  StatusOr<const Expectation*> ExpectationOf(std::size_t index);
-
   std::vector<SuiteCase> cases_;
   AuditOptions options_;
-  std::vector<std::optional<Expectation>> expectations_;
+  ExpectationCache expectations_;
 };
 
 // Code and title of every kind of finding, for documents and reports.

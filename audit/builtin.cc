@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -23,27 +24,38 @@ class BuiltinSubject : public InProcessSubject {
   const SubjectInfo& info() const override { return info_; }
 
  protected:
-  Status Call(const Contract& contract, Buffers& inputs, Buffers& results) const override {
+  Status Call(const Contract& contract, Buffers& inputs, Buffers& results,
+              int threads) const override {
     KernelCall call(contract);
     for (auto& [name, tensor] : inputs) {
-      call.BindInput(name, tensor.bytes(), tensor.dtype(), tensor.shape());
+      call.BindInput(name, tensor.bytes(), tensor.dtype(), tensor.shape(), tensor.strides());
     }
     for (const std::string& name : contract.outputs) {
       GuardedTensor& tensor = results.at(name);
-      call.BindOutput(name, tensor.bytes(), tensor.dtype(), tensor.shape());
+      call.BindOutput(name, tensor.bytes(), tensor.dtype(), tensor.shape(), tensor.strides());
     }
     if (call.backward() && !kernel_.gradients) {
       return Unsupported("outputs: the kernel has no gradients");
     }
     StatusOr<ScopedTarget> target = ScopedTarget::Force(info_.target);
     if (!target.ok()) return target.status();
-    return call.Run(kernel_.mode, kernel_.algorithm, *execution_);
+    return call.Run(kernel_.mode, kernel_.algorithm, ExecutionOf(threads));
   }
 
  private:
+  // A given execution is used whatever the number of threads.
+  Execution& ExecutionOf(int threads) const {
+    if (execution_) return *execution_;
+    std::unique_ptr<Execution>& own = own_[threads];
+    if (!own) own = std::make_unique<Execution>(threads);
+    return *own;
+  }
+
   KernelInfo kernel_;
   SubjectInfo info_;
-  std::shared_ptr<Execution> execution_;  // its workspace is reused from case to case
+  std::shared_ptr<Execution> execution_;
+  // By number of threads; their workspaces are reused from case to case.
+  mutable std::map<int, std::unique_ptr<Execution>> own_;
 };
 
 }  // namespace
@@ -75,11 +87,11 @@ StatusOr<std::unique_ptr<Subject>> MakeBuiltinSubject(const std::string& name,
   info.version = kAttestVersion;
   info.description = kernel->description;
   info.target = at == std::string::npos ? ChosenTarget() : std::string_view(name).substr(at + 1);
-  info.deterministic = info.batch_invariant = true;
+  info.deterministic = info.batch_invariant = info.strided = true;
   if (StatusOr<ScopedTarget> target = ScopedTarget::Force(info.target); !target.ok()) {
     return target.status();
   }
-  if (!execution) execution = std::make_shared<Execution>();
+  info.threaded = execution == nullptr;
   return std::unique_ptr<Subject>(
       std::make_unique<BuiltinSubject>(*kernel, info, std::move(execution)));
 }

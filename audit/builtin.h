@@ -21,7 +21,7 @@ const std::vector<BuiltinKernel>& BuiltinKernels();
 
 // A kernel by name, optionally with "@TARGET". NotFound, with the known names, for others. It runs
 // on `execution` where one is given, which subjects may share that do not run at the same time, and
-// else on one thread.
+// else on as many threads as each call says.
 StatusOr<std::unique_ptr<Subject>> MakeBuiltinSubject(
     const std::string& name, std::shared_ptr<Execution> execution = nullptr);
 

@@ -9,10 +9,20 @@ namespace attest {
 namespace {
 
 template <class Data, std::size_t Rank>
-TensorRef<Data, Rank> Dense(Data* data, DType dtype, const Shape& shape) {
-  std::array<Index, Rank> extents{};
-  std::copy_n(shape.begin(), Rank, extents.begin());
-  return {data, dtype, extents, ContiguousStrides(extents)};
+TensorRef<Data, Rank> Strided(Data* data, DType dtype, const Shape& shape,
+                              const std::vector<Index>& strides) {
+  TensorRef<Data, Rank> ref{data, dtype, {}, {}};
+  std::copy_n(shape.begin(), Rank, ref.shape.begin());
+  std::copy_n(strides.begin(), Rank, ref.strides.begin());
+  return ref;
+}
+
+std::vector<Index> DenseStrides(const Shape& shape) {
+  std::vector<Index> strides(shape.size(), 1);
+  for (std::size_t axis = shape.size(); axis-- > 1;) {
+    strides[axis - 1] = strides[axis] * shape[axis];
+  }
+  return strides;
 }
 
 template <std::size_t Rank>
@@ -44,20 +54,30 @@ KernelCall::KernelCall(const Contract& contract)
   const bool f64 = contract.wide_dtype() == DType::kF64;
   const void* slopes = f64 ? static_cast<const void*>(default_slopes_.data())
                            : static_cast<const void*>(default_slopes_f32_.data());
-  args_.alibi_slopes = Dense<const void, 1>(slopes, contract.wide_dtype(), {heads});
+  args_.alibi_slopes = Strided<const void, 1>(slopes, contract.wide_dtype(), {heads}, {1});
 }
 
 void KernelCall::BindInput(const std::string& name, const void* data, DType dtype,
                            const Shape& shape) {
+  BindInput(name, data, dtype, shape, DenseStrides(shape));
+}
+
+void KernelCall::BindOutput(const std::string& name, void* data, DType dtype, const Shape& shape) {
+  BindOutput(name, data, dtype, shape, DenseStrides(shape));
+}
+
+void KernelCall::BindInput(const std::string& name, const void* data, DType dtype,
+                           const Shape& shape, const std::vector<Index>& strides) {
   const auto bind = [&]<std::size_t Rank>(const char* wanted, std::optional<Input<Rank>>& slot) {
-    if (name == wanted) slot = Dense<const void, Rank>(data, dtype, shape);
+    if (name == wanted) slot = Strided<const void, Rank>(data, dtype, shape, strides);
   };
   const auto bind_scores = [&](const char* wanted, std::optional<Input<4>>& slot) {
-    if (name == wanted) slot = BroadcastTo(Dense<const void, 4>(data, dtype, shape), scores_);
+    if (name == wanted)
+      slot = BroadcastTo(Strided<const void, 4>(data, dtype, shape, strides), scores_);
   };
-  if (name == "q") args_.q = Dense<const void, 4>(data, dtype, shape);
-  if (name == "k") args_.k = Dense<const void, 4>(data, dtype, shape);
-  if (name == "v") args_.v = Dense<const void, 4>(data, dtype, shape);
+  if (name == "q") args_.q = Strided<const void, 4>(data, dtype, shape, strides);
+  if (name == "k") args_.k = Strided<const void, 4>(data, dtype, shape, strides);
+  if (name == "v") args_.v = Strided<const void, 4>(data, dtype, shape, strides);
   bind("w", args_.w);
   bind("w_q", args_.w_q);
   bind("w_k", args_.w_k);
@@ -77,9 +97,10 @@ void KernelCall::BindInput(const std::string& name, const void* data, DType dtyp
   bind("grad_lse", gradients_.grad_lse);
 }
 
-void KernelCall::BindOutput(const std::string& name, void* data, DType dtype, const Shape& shape) {
+void KernelCall::BindOutput(const std::string& name, void* data, DType dtype, const Shape& shape,
+                            const std::vector<Index>& strides) {
   const auto bind = [&]<std::size_t Rank>(const char* wanted, std::optional<Output<Rank>>& slot) {
-    if (name == wanted) slot = Dense<void, Rank>(data, dtype, shape);
+    if (name == wanted) slot = Strided<void, Rank>(data, dtype, shape, strides);
   };
   backward_ = backward_ || name.starts_with("grad_");
   bind("out", outputs_.out);

@@ -16,7 +16,13 @@ class KernelCall {
  public:
   explicit KernelCall(const Contract& contract);
 
-  // A dense tensor of the contract by its name; names that it does not know are ignored.
+  // A tensor of the contract by its name; names that it does not know are ignored. `strides` in
+  // elements, one an axis.
+  void BindInput(const std::string& name, const void* data, DType dtype, const Shape& shape,
+                 const std::vector<Index>& strides);
+  void BindOutput(const std::string& name, void* data, DType dtype, const Shape& shape,
+                  const std::vector<Index>& strides);
+  // The same for dense tensors.
   void BindInput(const std::string& name, const void* data, DType dtype, const Shape& shape);
   void BindOutput(const std::string& name, void* data, DType dtype, const Shape& shape);
 

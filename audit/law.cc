@@ -42,8 +42,8 @@ std::optional<Violation> FirstDifference(const TensorMap& got, const TensorMap& 
 // Runs a case; nothing where the subject does not take it or gives no `out`, and where it fails:
 // then *result says so, because a law's variation of a case is a case like any other.
 std::optional<TensorMap> RunOk(const Subject& subject, const Case& problem, LawResult* result,
-                               Junk junk = Junk::kNaN) {
-  Outcome outcome = subject.Run(problem, junk);
+                               const CallOptions& options = {}) {
+  Outcome outcome = subject.Run(problem, options);
   if (outcome.kind == Outcome::Kind::kError || outcome.kind == Outcome::Kind::kTrespassed) {
     *result = {true, Violation{"", {}, kNaN, kNaN, outcome.message}};
     return std::nullopt;
@@ -75,19 +75,21 @@ std::vector<std::string> ForwardOutputs(const Case& problem) {
   return outputs;
 }
 
-LawResult WithinBound(const Subject& subject, const Case& problem, const Expectation& expected) {
+LawResult WithinBound(const Subject& subject, const Case& problem, ExpectationCache& expectations) {
   LawResult result;
   const std::optional<TensorMap> outputs = RunOk(subject, problem, &result);
   if (!outputs) return result;
-  return {true, FirstAboveBound(expected, *outputs,
+  const StatusOr<const Expectation*> expected = expectations.Of(problem);
+  if (!expected.ok()) return {};
+  return {true, FirstAboveBound(**expected, *outputs,
                                 "an element is farther from the exact value than its bound")};
 }
 
-LawResult Repeatable(const Subject& subject, const Case& problem, const Expectation&) {
+LawResult Repeatable(const Subject& subject, const Case& problem, ExpectationCache&) {
   LawResult result;
   if (!subject.info().deterministic) return {};
-  const std::optional<TensorMap> first = RunOk(subject, problem, &result, Junk::kNaN);
-  const std::optional<TensorMap> second = RunOk(subject, problem, &result, Junk::kHuge);
+  const std::optional<TensorMap> first = RunOk(subject, problem, &result);
+  const std::optional<TensorMap> second = RunOk(subject, problem, &result, {.junk = Junk::kHuge});
   if (!first || !second) return result;
   return {true, FirstDifference(*second, *first,
                                 "the result depends on what the output buffer or the memory around "
@@ -113,7 +115,7 @@ std::vector<bool> InvisibleKeys(const CaseData& data) {
   return invisible;
 }
 
-LawResult MaskedJunk(const Subject& subject, const Case& problem, const Expectation&) {
+LawResult MaskedJunk(const Subject& subject, const Case& problem, ExpectationCache&) {
   LawResult result;
   const StatusOr<CaseData> data = CaseData::Make(problem);
   // The policy `uniform` averages v over all keys, whatever they hold.
@@ -140,7 +142,7 @@ LawResult MaskedJunk(const Subject& subject, const Case& problem, const Expectat
                                 "the result")};
 }
 
-LawResult NegatedValues(const Subject& subject, const Case& problem, const Expectation&) {
+LawResult NegatedValues(const Subject& subject, const Case& problem, ExpectationCache&) {
   LawResult result;
   if (!subject.info().deterministic) return {};
   Case original = problem;
@@ -179,7 +181,7 @@ Case BatchEntry(const Case& problem, Index batch) {
   return alone;
 }
 
-LawResult BatchEntryAlone(const Subject& subject, const Case& problem, const Expectation&) {
+LawResult BatchEntryAlone(const Subject& subject, const Case& problem, ExpectationCache&) {
   LawResult result;
   const Index batch = problem.contract.shape.batch;
   if (!subject.info().batch_invariant || batch < 2) return {};
@@ -207,7 +209,7 @@ LawResult BatchEntryAlone(const Subject& subject, const Case& problem, const Exp
   return {true, std::nullopt};
 }
 
-LawResult OptionalOutputs(const Subject& subject, const Case& problem, const Expectation&) {
+LawResult OptionalOutputs(const Subject& subject, const Case& problem, ExpectationCache&) {
   LawResult result;
   if (!subject.info().deterministic || problem.contract.outputs.size() < 2) return {};
   Case only_out = problem;
@@ -219,7 +221,8 @@ LawResult OptionalOutputs(const Subject& subject, const Case& problem, const Exp
           FirstDifference(*full, *bare, "asking for the weights or the LSE changes the output")};
 }
 
-LawResult IdentityValues(const Subject& subject, const Case& problem, const Expectation&) {
+LawResult IdentityValues(const Subject& subject, const Case& problem,
+                         ExpectationCache& expectations) {
   LawResult result;
   Case reading = problem;
   const Index n = problem.contract.shape.kv_len;
@@ -233,7 +236,7 @@ LawResult IdentityValues(const Subject& subject, const Case& problem, const Expe
   for (Index i = 0; i < identity.size(); ++i) identity.Set(i, i / n % n == i % n ? 1.0 : 0.0);
   reading.tensors["v"] = std::move(identity);
   const StatusOr<CaseData> data = CaseData::Make(reading);
-  const StatusOr<Expectation> weights = Expect(reading);
+  const StatusOr<const Expectation*> weights = expectations.Of(reading);
   const std::optional<TensorMap> outputs = RunOk(subject, reading, &result);
   if (!data.ok() || !weights.ok() || !outputs) return result;
   const Tensor& out = outputs->at("out");
@@ -241,18 +244,19 @@ LawResult IdentityValues(const Subject& subject, const Case& problem, const Expe
   for (Index i = 0; i < out.size(); ++i) {
     const Index flat = i / n;
     const RowId row = RowAt(s, flat);
-    if (!IsJudged(*weights, "out", static_cast<std::size_t>(i))) continue;
+    if (!IsJudged(**weights, "out", static_cast<std::size_t>(i))) continue;
     if (data->Plan(row).kind != RowPlan::Kind::kFinite) continue;
     if (!data->Allowed(row, i % n) && !(out.At(i) == 0.0)) {
       return {true, Violation{"out", Unflatten(i, out.shape()), out.At(i), 0.0,
                               "with v = identity the output shows weight on a forbidden key"}};
     }
   }
-  return {true, FirstAboveBound(*weights, *outputs,
+  return {true, FirstAboveBound(**weights, *outputs,
                                 "with v = identity the output is not the row of weights")};
 }
 
-LawResult MaskAsBooleans(const Subject& subject, const Case& problem, const Expectation& expected) {
+LawResult MaskAsBooleans(const Subject& subject, const Case& problem,
+                         ExpectationCache& expectations) {
   LawResult result;
   const StatusOr<CaseData> data = CaseData::Make(problem);
   if (!data.ok()) return {};
@@ -272,7 +276,9 @@ LawResult MaskAsBooleans(const Subject& subject, const Case& problem, const Expe
   const std::optional<TensorMap> outputs = RunOk(subject, masked, &result);
   if (!outputs) return result;
   // Judged by the original case: both contracts mean the same function.
-  return {true, FirstAboveBound(expected, *outputs,
+  const StatusOr<const Expectation*> expected = expectations.Of(problem);
+  if (!expected.ok()) return {};
+  return {true, FirstAboveBound(**expected, *outputs,
                                 "causal rule and lengths, written as one boolean mask, give "
                                 "another result")};
 }
@@ -292,7 +298,7 @@ Tensor Permuted(const Tensor& tensor, std::size_t axis, const std::vector<Index>
   return result;
 }
 
-LawResult KeyOrder(const Subject& subject, const Case& problem, const Expectation& expected) {
+LawResult KeyOrder(const Subject& subject, const Case& problem, ExpectationCache& expectations) {
   LawResult result;
   const Index n = problem.contract.shape.kv_len;
   // Rules about positions do not survive a new order of keys.
@@ -317,12 +323,14 @@ LawResult KeyOrder(const Subject& subject, const Case& problem, const Expectatio
   shuffled.contract.outputs = {"out", "lse"};
   const std::optional<TensorMap> outputs = RunOk(subject, shuffled, &result);
   if (!outputs) return result;
-  return {true, FirstAboveBound(expected, *outputs,
+  const StatusOr<const Expectation*> expected = expectations.Of(problem);
+  if (!expected.ok()) return {};
+  return {true, FirstAboveBound(**expected, *outputs,
                                 "another order of the keys, with their values and masks, gives "
                                 "another result")};
 }
 
-LawResult ConvexHull(const Subject& subject, const Case& problem, const Expectation& expected) {
+LawResult ConvexHull(const Subject& subject, const Case& problem, ExpectationCache& expectations) {
   LawResult result;
   // Sinks, dropout and a Gaussian leave weights that do not sum to 1.
   const std::optional<LocalWindow>& local = problem.contract.local;
@@ -332,7 +340,8 @@ LawResult ConvexHull(const Subject& subject, const Case& problem, const Expectat
   }
   const StatusOr<CaseData> data = CaseData::Make(problem);
   const std::optional<TensorMap> outputs = RunOk(subject, problem, &result);
-  if (!data.ok() || !outputs) return result;
+  const StatusOr<const Expectation*> expected = expectations.Of(problem);
+  if (!data.ok() || !outputs || !expected.ok()) return result;
   const Tensor& out = outputs->at("out");
   const Dimensions& s = problem.contract.shape;
   for (Index i = 0; i < out.size(); ++i) {
@@ -350,7 +359,7 @@ LawResult ConvexHull(const Subject& subject, const Case& problem, const Expectat
       finite = finite && std::isfinite(value);
     }
     if (!finite) continue;
-    const double bound = expected.bounds.out[static_cast<std::size_t>(i)];
+    const double bound = (*expected)->bounds.out[static_cast<std::size_t>(i)];
     if (std::isinf(bound)) continue;  // not judged
     const double got = out.At(i);
     if (!(got >= lowest - bound && got <= highest + bound)) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "audit/judge.h"
+#include "audit/expectation_cache.h"
 #include "audit/subject.h"
 #include "core/case.h"
 
@@ -28,8 +28,8 @@ struct LawResult {
 struct Law {
   std::string name;
   std::string description;
-  // `expected` is Expect(problem).
-  LawResult (*check)(const Subject& subject, const Case& problem, const Expectation& expected);
+  // Runs the subject on the case and variations of it; what they should give comes from the cache.
+  LawResult (*check)(const Subject& subject, const Case& problem, ExpectationCache& expectations);
 };
 
 // Every law. Laws that are stated bit by bit hold for any arithmetic, or only for what a subject

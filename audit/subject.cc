@@ -16,7 +16,7 @@ class RecordedSubject : public Subject {
 
   const SubjectInfo& info() const override { return info_; }
 
-  Outcome Run(const Case& problem, Junk) const override {
+  Outcome Run(const Case& problem, const CallOptions&) const override {
     std::filesystem::path file;
     for (const char* extension : {".safetensors", ".npz", ".npy"}) {
       const std::filesystem::path candidate = directory_ / (problem.name + extension);
@@ -39,19 +39,32 @@ class RecordedSubject : public Subject {
 
 }  // namespace
 
-Outcome InProcessSubject::Run(const Case& problem, Junk junk) const {
+Outcome InProcessSubject::Run(const Case& problem, const CallOptions& options) const {
+  const Layout layout = info().strided ? options.layout : Layout::kDense;
   Buffers inputs;
+  bool valid = true;
+  const auto add = [&](Buffers& buffers, const std::string& name, GuardedTensor tensor) {
+    valid = valid && tensor.valid();
+    buffers.emplace(name, std::move(tensor));
+  };
   for (const auto& [name, tensor] : problem.tensors) {
-    inputs.emplace(name, GuardedTensor(tensor, junk));
+    add(inputs, name, GuardedTensor(tensor, options.junk, layout));
   }
   Buffers outputs;
-  for (const std::string& name : problem.contract.outputs) {
-    outputs.emplace(name,
-                    GuardedTensor(OutputDType(problem, name), OutputShape(problem, name), junk));
-  }
+  const auto add_output = [&](const std::string& name) {
+    add(outputs, name,
+        GuardedTensor(OutputDType(problem, name), OutputShape(problem, name), options.junk,
+                      layout));
+  };
+  for (const std::string& name : problem.contract.outputs) add_output(name);
   // There is always a place for `out`, so that no subject needs one of its own.
-  outputs.try_emplace("out", OutputDType(problem, "out"), OutputShape(problem, "out"), junk);
-  const Status status = Call(problem.contract, inputs, outputs);
+  if (!outputs.contains("out")) add_output("out");
+  if (!valid) {
+    return {Outcome::Kind::kUnsupported,
+            fmt::format("layout {}: no address space for it here", NameOf(layout)),
+            {}};
+  }
+  const Status status = Call(problem.contract, inputs, outputs, options.threads);
   if (status.code() == StatusCode::kUnsupported) {
     return {Outcome::Kind::kUnsupported, status.message(), {}};
   }

@@ -30,7 +30,7 @@ TEST_P(RightVariants, AreNeverFlagged) {
     drawn.spec.empty_row = EmptyRow::kZero;
     Case problem = MakeCase(drawn.spec, drawn.seed);
     problem.contract.arithmetic.profile = profile.profile;
-    const Outcome outcome = subject->Run(problem, Junk::kNaN);
+    const Outcome outcome = subject->Run(problem, {});
     RC_ASSERT(outcome.kind == Outcome::Kind::kOk);
     Classify(drawn.spec);
     const StatusOr<Expectation> expected = Expect(problem);

@@ -114,7 +114,7 @@ TEST_P(RightGradients, AreNeverFlagged) {
     ASSERT_TRUE(expected.ok()) << expected.status().message();
     for (const BackwardVariant variant : AllBackwardVariants()) {
       const std::unique_ptr<Subject> subject = MakeRightGradient(variant);
-      const Outcome outcome = subject->Run(problem, Junk::kNaN);
+      const Outcome outcome = subject->Run(problem, {});
       ASSERT_EQ(outcome.kind, Outcome::Kind::kOk) << outcome.message;
       for (const auto& [name, tensor] : outcome.outputs) {
         const TensorVerdict verdict = Judge(*expected, name, tensor);
@@ -270,9 +270,8 @@ TEST_P(GradientFaults, AreFlagged) {
   ASSERT_TRUE(expected.ok());
   Index violations = 0;
   double worst = 0.0;
-  const Outcome right = MakeRightGradient(BackwardVariant::kTextbook)->Run(problem, Junk::kNaN);
-  const Outcome wrong =
-      MakeRightGradient(BackwardVariant::kTextbook, fault)->Run(problem, Junk::kNaN);
+  const Outcome right = MakeRightGradient(BackwardVariant::kTextbook)->Run(problem, {});
+  const Outcome wrong = MakeRightGradient(BackwardVariant::kTextbook, fault)->Run(problem, {});
   for (const auto& [name, tensor] : wrong.outputs) {
     EXPECT_EQ(Judge(*expected, name, right.outputs.at(name)).violations, 0) << name;
     const TensorVerdict verdict = Judge(*expected, name, tensor);

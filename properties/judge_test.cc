@@ -199,7 +199,7 @@ class Constant : public InProcessSubject {
   const SubjectInfo& info() const override { return info_; }
 
  protected:
-  Status Call(const Contract&, Buffers&, Buffers& outputs) const override {
+  Status Call(const Contract&, Buffers&, Buffers& outputs, int) const override {
     for (auto& [name, buffer] : outputs) {
       std::fill_n(buffer.data<float>(), ElementCount(buffer.shape()), value_);
     }
@@ -256,7 +256,7 @@ class Misbehaving : public InProcessSubject {
   const SubjectInfo& info() const override { return info_; }
 
  protected:
-  Status Call(const Contract&, Buffers& inputs, Buffers& outputs) const override {
+  Status Call(const Contract&, Buffers& inputs, Buffers& outputs, int) const override {
     switch (how_) {
       case How::kWritesInputs:
         inputs.at("q").data<float>()[0] += 1.0f;
@@ -300,7 +300,7 @@ TEST(Audit, RunsEverySubjectWithoutOut) {
   Case problem = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}}, 1);
   problem.contract.outputs = {"lse"};
   EXPECT_EQ(VerdictOf(**MakeBuiltinSubject("tiled"), problem), "conforms");
-  const Outcome outcome = Constant(0.0f).Run(problem, Junk::kNaN);
+  const Outcome outcome = Constant(0.0f).Run(problem, {});
   EXPECT_EQ(outcome.outputs.size(), 1u);
 }
 

@@ -334,7 +334,7 @@ class RightGradient : public Subject {
   }
   const SubjectInfo& info() const override { return info_; }
 
-  Outcome Run(const Case& problem, Junk) const override {
+  Outcome Run(const Case& problem, const CallOptions&) const override {
     const StatusOr<CaseData> data = CaseData::Make(problem);
     if (!data.ok()) return {Outcome::Kind::kError, data.status().message(), {}};
     if (problem.contract.empty_row != EmptyRow::kZero) {

@@ -15,7 +15,8 @@ class PlainSubject : public InProcessSubject {
   const SubjectInfo& info() const override { return info_; }
 
  protected:
-  Status Call(const Contract& contract, Buffers& inputs, Buffers& outputs) const override {
+  Status Call(const Contract& contract, Buffers& inputs, Buffers& outputs,
+              int /*threads*/) const override {
     const Dimensions& s = contract.shape;
     if (contract.dtype != DType::kF32 || contract.out_dtype != DType::kF32) {
       return Unsupported("dtype: f32 only");
@@ -108,7 +109,7 @@ const std::vector<FaultInfo>& Faults() {
 StatusOr<std::unique_ptr<Subject>> MakePlainSubject(const std::string& fault_name) {
   SubjectInfo info;
   info.name = "fault:" + fault_name;
-  info.deterministic = info.batch_invariant = true;
+  info.deterministic = info.batch_invariant = info.strided = true;
   if (fault_name == "none") {
     info.description = "the plain implementation that the seeded faults change, without a fault";
     return std::unique_ptr<Subject>(std::make_unique<PlainSubject>(Fault::kNone, info));

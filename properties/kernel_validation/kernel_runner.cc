@@ -165,13 +165,13 @@ StatusOr<Expectation> KernelRunner::Certify(const Case& problem) {
 
 KernelRunner::Results KernelRunner::RunKernel(const KernelOnTargets& kernel, const Case& problem,
                                               Index turn) {
-  const Junk junk = turn % 2 == 0 ? Junk::kNaN : Junk::kHuge;
+  const CallOptions options{.junk = turn % 2 == 0 ? Junk::kNaN : Junk::kHuge};
   const auto third = static_cast<std::size_t>(turn) % targets_.size();
   Results results;
   for (const std::unique_ptr<Subject>& subject : kernel.subjects) {
-    results.outcomes.push_back(subject->Run(problem, junk));
+    results.outcomes.push_back(subject->Run(problem, options));
   }
-  results.on_three_threads = kernel.on_three_threads[third]->Run(problem, junk);
+  results.on_three_threads = kernel.on_three_threads[third]->Run(problem, options);
   return results;
 }
 
