@@ -56,9 +56,13 @@ StatusOr<std::vector<SuiteCase>> ReadCases(const std::filesystem::path& director
                                            const std::optional<std::filesystem::path>& contract) {
   std::error_code error;
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string extension = entry.path().extension().string();
-    if (extension == ".safetensors" || extension == ".npz") files.push_back(entry.path());
+  if (std::filesystem::is_regular_file(directory, error)) {
+    files.push_back(directory);
+  } else {
+    for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension == ".safetensors" || extension == ".npz") files.push_back(entry.path());
+    }
   }
   if (error) return NotFound(fmt::format("{}: {}", directory.string(), error.message()));
   if (files.empty()) {

@@ -45,7 +45,7 @@ void AddScoreLevels(FamilySpecs* specs) {
     spec.mask_pattern = MaskPattern::kPrefix;
     add(spec);
   }
-  for (const double level : {-1e6, -1e10, -1e31, 1e31}) {
+  for (const double level : {-1e6, -1e10, 1e10}) {
     CaseSpec spec{.shape = Shaped(1, 1, 1, 2, 4, 1, 2), .dtype = DType::kF64};
     spec.scores = {ScorePattern::kNeedle, level, -level, 3};
     spec.kv_length_list = {3};
