@@ -29,8 +29,8 @@ std::vector<SuiteCase> FromSpecs(const std::string& suite, const FamilySpecs& sp
 const std::vector<SuiteInfo>& Suites() {
   static const std::vector<SuiteInfo> suites{
       {"quick",
-       "generated: tails of every length, masks, grouped heads, structured values, gradients"},
-      {"standard", "quick, and lengths to 4096 and head sizes to 257"},
+       "generated: tails, masks, windows, ranges of scores, gradients, and every two features"},
+      {"standard", "quick, every length to 257, rows to 4096 keys, pairs over types and scores"},
       {"real", "activations of a trained sentence encoder on English sentences of 5 to 128 tokens"},
   };
   return suites;
