@@ -55,7 +55,7 @@ void AddScoreOrders(Index kv_len, FamilySpecs* specs);
 void AddSinks(FamilySpecs* specs);
 void AddElementTypes(FamilySpecs* specs);
 void AddOutputTypes(FamilySpecs* specs);
-void AddStagnation(Index kv_len, FamilySpecs* specs);
+void AddStagnation(DType dtype, Index kv_len, FamilySpecs* specs);
 
 // suite_features.cc: scale, soft cap, ALiBi, dropout, and the outputs that are asked for.
 void AddScales(FamilySpecs* specs);

@@ -41,7 +41,9 @@ FamilySpecs QuickSpecs() {
   AddOutputs(&specs);
   AddElementTypes(&specs);
   AddOutputTypes(&specs);
-  AddStagnation(2100, &specs);
+  AddStagnation(DType::kF32, 300, &specs);
+  AddStagnation(DType::kBF16, 300, &specs);
+  AddStagnation(DType::kF16, 2100, &specs);
   AddGradientBroadcasts(&specs);
   AddSingleGradients(&specs);
   AddScoreRules(&specs);
@@ -76,7 +78,9 @@ FamilySpecs StandardSpecs() {
   AddWindows(9, 5, &specs);
   AddScoreOrders(129, &specs);
   AddScoreOrders(300, &specs);
-  AddStagnation(4096, &specs);
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    AddStagnation(dtype, 4096, &specs);
+  }
   return specs;
 }
 
