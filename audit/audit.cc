@@ -88,8 +88,8 @@ struct LawCount {
 // The audit of one subject while it runs.
 class Session {
  public:
-  Session(const Subject& subject, ExpectationCache& expectations)
-      : subject_(subject), expectations_(expectations) {}
+  Session(const Subject& subject, ExpectationCache& expectations, const AuditOptions& options)
+      : subject_(subject), expectations_(expectations), options_(options) {}
 
   Status RunCase(const SuiteCase& item) {
     const Case& problem = item.problem;
@@ -254,6 +254,7 @@ class Session {
     bool lawful = true;
     for (const Law& law : Laws()) {
       if (law.name == "within-bound") continue;  // JudgeOutputs has done it
+      if (options_.only_law && law.name != *options_.only_law) continue;
       const LawResult result = law.check(subject_, problem, expectations_);
       if (!result.applied) continue;
       LawCount& count = laws_[law.name];
@@ -273,6 +274,7 @@ class Session {
 
   const Subject& subject_;
   ExpectationCache& expectations_;
+  const AuditOptions& options_;
   FindingList findings_;
   std::map<std::string, LawCount> laws_;
   std::set<std::string> unsupported_reasons_;
@@ -294,7 +296,7 @@ Auditor::Auditor(std::vector<SuiteCase> cases, AuditOptions options)
 
 StatusOr<ordered_json> Auditor::Audit(const Subject& subject, const std::string& command) {
   if (Status s = CheckFloatingPointEnvironment(); !s.ok()) return s;
-  Session session(subject, expectations_);
+  Session session(subject, expectations_, options_);
   for (std::size_t i = 0; i < cases_.size(); ++i) {
     if (Status s = session.RunCase(cases_[i]); !s.ok()) return s;
     if (options_.progress) options_.progress(subject.info().name, i + 1, cases_.size());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace attest {
 struct AuditOptions {
   int threads = 1;
   std::uint64_t seed = 0;
+  std::optional<std::string> only_law;  // this law alone runs; none does where it is empty
   // Called with (subject, cases done, cases in all).
   std::function<void(const std::string&, std::size_t, std::size_t)> progress;
 };

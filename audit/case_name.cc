@@ -80,6 +80,8 @@ const char* NameOf(Documents documents) {
       return "interleaved";
     case Documents::kApart:
       return "apart";
+    case Documents::kWide:
+      return "wide";
   }
   return "";
 }
@@ -132,13 +134,20 @@ std::string NameOfMore(const CaseSpec& spec) {
   if (spec.sink_level) name += fmt::format(" sinks={}", *spec.sink_level);
   const Broadcast& keep = spec.keep_broadcast;
   if (keep.batch || keep.heads || keep.queries || keep.keys) name += " keep" + AxesOf(keep);
-  if (spec.no_keep) name += " no-keep";
+  if (spec.keep == Keep::kNone) name += " no-keep";
+  if (spec.keep == Keep::kWithoutRate) name += " keep-without-rate";
   if (spec.local) {
     name +=
         fmt::format(" {}={}", spec.local->gaussian ? "local-p" : "local", spec.local->half_width);
   }
   if (spec.junk) name += " junk";
-  if (spec.poisoned_key) name += fmt::format(" nan-key={}", *spec.poisoned_key);
+  if (const Poison& poison = spec.poison; poison.tensor != 0) {
+    const std::string tensor = poison.tensor == 'b' ? "kv" : std::string(1, poison.tensor);
+    name += fmt::format(" {}@{}={}", tensor, poison.row, poison.value);
+  }
+  if (spec.out_dtype) name += fmt::format(" out={}", NameOf(*spec.out_dtype));
+  if (spec.narrow_extras) name += " narrow-extras";
+  if (spec.no_score_bias) name += " no-b";
   if (!spec.outputs.empty()) name += fmt::format(" only={}", fmt::join(spec.outputs, ","));
   return name;
 }

@@ -51,15 +51,24 @@ Tensor DrawCentres(const Dimensions& s, DType dtype, const RandomStream& stream)
   return centres;
 }
 
+void PoisonRow(const Poison& poison, Tensor* tensor) {
+  const Index rows = tensor->shape()[2];
+  const Index width = tensor->shape()[3];
+  for (Index row = poison.row; row < tensor->size() / width; row += rows) {
+    tensor->Set(row * width + width - 1, poison.value);
+  }
+}
+
 // Masks, lengths and positions beyond the plain ones.
 void DrawMore(const CaseSpec& spec, std::uint64_t seed, Case* problem) {
   Contract& contract = problem->contract;
   const Dimensions& s = contract.shape;
   TensorMap& tensors = problem->tensors;
+  const DType extra = spec.narrow_extras ? spec.dtype : contract.wide_dtype();
   const auto stream = [&](const char* tensor) { return RandomStream(seed, problem->name, tensor); };
   if (spec.mask_pattern != MaskPattern::kNone) tensors["mask"] = DrawMask(spec, stream("mask"));
   if (spec.bias_pattern != BiasPattern::kNone) {
-    tensors["bias"] = DrawBias(spec, contract.wide_dtype(), stream("bias"));
+    tensors["bias"] = DrawBias(spec, extra, stream("bias"));
   }
   if (!spec.kv_length_list.empty()) {
     tensors["kv_lengths"] = RepeatedLengths(s.batch, spec.kv_length_list);
@@ -72,23 +81,18 @@ void DrawMore(const CaseSpec& spec, std::uint64_t seed, Case* problem) {
     tensors["kv_documents"] = DrawDocuments(spec, true);
   }
   if (spec.alibi == Alibi::kTensor || spec.alibi == Alibi::kNone) {
-    tensors["alibi_slopes"] =
-        DrawNormal(contract.wide_dtype(), {s.q_heads}, stream("alibi_slopes"), 0.5);
+    tensors["alibi_slopes"] = DrawNormal(extra, {s.q_heads}, stream("alibi_slopes"), 0.5);
   }
   if (spec.sink_level) {
-    tensors["sinks"] = LevelSinks(*spec.sink_level, contract.wide_dtype(), s.q_heads);
+    tensors["sinks"] = LevelSinks(*spec.sink_level, extra, s.q_heads);
   }
   if (spec.local) {
-    tensors["local_center"] = DrawCentres(s, contract.wide_dtype(), stream("local_center"));
+    tensors["local_center"] = DrawCentres(s, extra, stream("local_center"));
   }
-  if (spec.poisoned_key) {
-    for (const char* name : {"k", "v"}) {
-      Tensor& tensor = tensors.at(name);
-      const Index width = tensor.shape()[3];
-      const Index key = *spec.poisoned_key;
-      for (Index row = key; row < s.batch * s.kv_heads * s.kv_len; row += s.kv_len) {
-        tensor.Set(row * width + width - 1, std::numeric_limits<double>::quiet_NaN());
-      }
+  if (spec.poison.tensor != 0) {
+    for (const char name : {'q', 'k', 'v'}) {
+      const bool hit = spec.poison.tensor == name || (spec.poison.tensor == 'b' && name != 'q');
+      if (hit) PoisonRow(spec.poison, &tensors.at(std::string(1, name)));
     }
   }
 }
@@ -109,16 +113,20 @@ void DrawExtras(const CaseSpec& spec, std::uint64_t seed, Case* problem) {
     constexpr Index kUnits = 5;
     add("w_q", spec.dtype, {kUnits, s.qk_dim}, of_q);
     add("w_k", spec.dtype, {kUnits, s.k_dim}, of_k);
-    add("b", spec.dtype, {kUnits});
+    if (!spec.no_score_bias) add("b", spec.dtype, {kUnits});
     add("v_a", spec.dtype, {kUnits});
   }
   if (spec.broadcast_bias) add("bias", contract.wide_dtype(), {1, s.q_heads, 1, s.kv_len});
-  if (spec.sinks) add("sinks", contract.wide_dtype(), {s.q_heads});
-  if (spec.dropout_rate > 0.0 && !spec.no_keep) {
+  if (spec.sinks) {
+    add("sinks", spec.narrow_extras ? spec.dtype : contract.wide_dtype(), {s.q_heads});
+  }
+  const bool without_rate = spec.keep == Keep::kWithoutRate;
+  if (without_rate || (spec.dropout_rate > 0.0 && spec.keep == Keep::kByRate)) {
     Tensor keep(DType::kBool, BroadcastShape(s, spec.keep_broadcast));
     const RandomStream stream(seed, problem->name, "keep");
     for (Index i = 0; i < keep.size(); ++i) {
-      const bool dropped = stream.Uniform(static_cast<std::uint64_t>(i)) < spec.dropout_rate;
+      const double rate = without_rate ? 0.5 : spec.dropout_rate;
+      const bool dropped = stream.Uniform(static_cast<std::uint64_t>(i)) < rate;
       keep.Set(i, dropped ? 0.0 : 1.0);
     }
     problem->tensors["keep"] = std::move(keep);
@@ -136,6 +144,7 @@ Case MakeCase(const CaseSpec& spec, std::uint64_t seed) {
   contract.shape = spec.shape;
   if (spec.score == ScoreKind::kDot) contract.shape.k_dim = spec.shape.qk_dim;
   contract.dtype = contract.out_dtype = spec.dtype;
+  if (spec.out_dtype) contract.out_dtype = *spec.out_dtype;
   contract.causal = spec.causal;
   contract.empty_row = spec.empty_row;
   contract.scale = spec.scale;

@@ -92,6 +92,22 @@ enum class Documents {
   kBlocks,       // three of about the same length, first to last
   kInterleaved,  // ids alternate
   kApart,        // no key is of the first query's document
+  kWide,         // ids that are alike in their lowest 8 or 16 bits, and negative ones
+};
+
+// Whether there is a keep mask.
+enum class Keep {
+  kByRate,       // where the dropout rate is above 0, true for as many
+  kNone,         // a rate without a keep mask: no dropout
+  kWithoutRate,  // no rate: dropped all the same, kept weights as they are
+};
+
+// One row of q, k or v, in every head and batch entry, with `value` in its last column. What sees
+// it is NaN or infinite, what does not is as ever.
+struct Poison {
+  char tensor = 0;  // 'q', 'k', 'v', or 'b' for both k and v; 0: none
+  Index row = 0;
+  double value = 0.0;
 };
 
 // "normal", "outliers", ... for names of cases and families.
@@ -130,11 +146,13 @@ struct CaseSpec {
   std::optional<double> sink_level{};  // sinks of this, more by 1 from head to head; -infinity for
                                        // even heads only
   Broadcast keep_broadcast{};
-  bool no_keep = false;                // a dropout rate without a keep mask: no dropout
+  Keep keep = Keep::kByRate;
   std::optional<LocalWindow> local{};  // with centres over the whole length
   bool junk = false;                   // NaN and infinity in k and v of keys that no query may see
-  std::optional<Index>
-      poisoned_key{};                  // a key of NaN: rows that may see it are NaN, others are not
+  Poison poison{};
+  std::optional<DType> out_dtype{};  // default: dtype
+  bool narrow_extras = false;        // biases, slopes, sinks and centres of dtype, not a wide type
+  bool no_score_bias = false;        // an `additive` score without the optional `b`
   std::vector<std::string> outputs{};  // empty: the default, see MakeCase
 };
 

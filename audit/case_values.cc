@@ -251,24 +251,30 @@ Tensor DrawBias(const CaseSpec& spec, DType dtype, const RandomStream& stream) {
 
 Tensor DrawDocuments(const CaseSpec& spec, bool of_keys) {
   const Index length = of_keys ? spec.shape.kv_len : spec.shape.q_len;
+  // -1 and 2^31 - 1 end in the same bits, as do 0, 256 and 65536.
+  constexpr double kWideIds[] = {0.0, 256.0, -1.0, 65536.0, 2147483647.0};
   Tensor ids(DType::kI32, {spec.shape.batch, length});
   for (Index flat = 0; flat < ids.size(); ++flat) {
+    const Index entry = flat / length;  // no two entries beside each other are alike
     const Index at = flat % length;
-    Index id = 0;
+    double id = 0.0;
     switch (spec.documents) {
       case Documents::kNone:
         break;
       case Documents::kBlocks:
-        id = at * 3 / length;
+        id = static_cast<double>(at * (entry % 2 == 0 ? 3 : 2) / length);
         break;
       case Documents::kInterleaved:
-        id = at % 2;
+        id = static_cast<double>((at + (of_keys ? entry : 0)) % 2);
         break;
       case Documents::kApart:
-        id = of_keys || at > 0 ? 5 : 6;
+        id = of_keys || at > entry % 2 ? 5.0 : 6.0;
+        break;
+      case Documents::kWide:
+        id = kWideIds[(at + entry) % 5];
         break;
     }
-    ids.Set(flat, static_cast<double>(id));
+    ids.Set(flat, id);
   }
   return ids;
 }

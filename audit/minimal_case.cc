@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,8 +46,11 @@ void DescribeRules(const Contract& contract, std::vector<std::string>* parts) {
 
 bool HasFinding(const Subject& subject, const Case& problem, const std::string& code,
                 const std::string& tensor) {
+  constexpr std::string_view kLaw = "law-";
+  AuditOptions options;
+  options.only_law = code.starts_with(kLaw) ? code.substr(kLaw.size()) : "";
   const StatusOr<nlohmann::ordered_json> record =
-      Auditor({{"shrinking", "shrinking", problem}}, {}).Audit(subject, "");
+      Auditor({{"shrinking", "shrinking", problem}}, options).Audit(subject, "");
   if (!record.ok()) return false;
   for (const nlohmann::ordered_json& finding : (*record)["findings"]) {
     if (finding["code"] == code && finding["tensor"] == tensor) return true;

@@ -70,7 +70,7 @@ class PairCover {
         for (std::size_t q = 0; q < levels_.size() && fits; ++q) {
           if (row[q] == kUnset) continue;
           fits = Combines(p, value, q, row[q]);
-          gain += IsOpen(p, value, q, row[q]) ? 1 : 0;
+          gain += IsOpen(p, value, q, row[q]) ? std::size_t{1} : std::size_t{0};
         }
         if (!fits || gain <= best_gain) continue;
         best = value;

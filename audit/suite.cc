@@ -30,7 +30,7 @@ const std::vector<SuiteInfo>& Suites() {
   static const std::vector<SuiteInfo> suites{
       {"quick",
        "generated: tails, masks, windows, ranges of scores, gradients, and every two features"},
-      {"standard", "quick, every length to 257, rows to 4096 keys, pairs over types and scores"},
+      {"standard", "quick, every length to 257 and rows to 4096 keys"},
       {"real", "activations of a trained sentence encoder on English sentences of 5 to 128 tokens"},
   };
   return suites;

@@ -36,6 +36,7 @@ void AddTails(FamilySpecs* specs);
 void AddHeads(FamilySpecs* specs);
 void AddEveryLength(Index first, Index last, FamilySpecs* specs);
 void AddEveryEnd(Index longest, FamilySpecs* specs);
+void AddBlockEdges(FamilySpecs* specs);
 
 // suite_masks.cc: which keys take part?
 void AddMasks(FamilySpecs* specs);
@@ -44,14 +45,17 @@ void AddBroadcasts(FamilySpecs* specs);
 void AddWindows(Index q_len, Index kv_len, FamilySpecs* specs);
 void AddDocumentsAndLocal(FamilySpecs* specs);
 void AddJunk(FamilySpecs* specs);
+void AddPoison(FamilySpecs* specs);
 
 // suite_ranges.cc: what happens to scores and values of any size, order and type?
 void AddValues(FamilySpecs* specs, Index q_len, Index kv_len, Index dim);
 void AddScoreLevels(FamilySpecs* specs);
+void AddHiddenMaxima(FamilySpecs* specs);
 void AddScoreOrders(Index kv_len, FamilySpecs* specs);
 void AddSinks(FamilySpecs* specs);
 void AddElementTypes(FamilySpecs* specs);
-void AddStagnation(Index kv_len, FamilySpecs* specs);
+void AddOutputTypes(FamilySpecs* specs);
+void AddStagnation(DType dtype, Index kv_len, FamilySpecs* specs);
 
 // suite_features.cc: scale, soft cap, ALiBi, dropout, and the outputs that are asked for.
 void AddScales(FamilySpecs* specs);
@@ -64,6 +68,7 @@ void AddGradients(FamilySpecs* specs);
 void AddGradientBroadcasts(FamilySpecs* specs);
 void AddSingleGradients(FamilySpecs* specs);
 void AddScores(FamilySpecs* specs, Index q_len, Index kv_len, Index qk_dim, Index k_dim);
+void AddScoreRules(FamilySpecs* specs);
 void AddLargerGradients(FamilySpecs* specs);
 
 // suite_pairs.cc: every two features together, in f32 with the score `dot`; with gradients; and

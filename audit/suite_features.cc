@@ -36,7 +36,7 @@ void AddScales(FamilySpecs* specs) {
 }
 
 void AddAlibi(FamilySpecs* specs) {
-  for (const Index heads : {1, 2, 3, 5, 6, 8, 12}) {
+  for (const Index heads : {1, 2, 3, 5, 6, 8, 12, 16, 20}) {
     CaseSpec spec{.shape = Shaped(1, heads, 1, 2, 5, 2, 2)};
     spec.alibi = Alibi::kDefault;
     specs->push_back({"ALiBi", spec});
@@ -65,9 +65,12 @@ void AddDropout(FamilySpecs* specs) {
     spec.causal = Causal::kTopLeft;
     specs->push_back({"dropout", spec});
     spec = {.shape = Shaped(2, 2, 1, 3, 9, 4, 4), .values = Values::kOnes, .dropout_rate = rate};
-    spec.no_keep = true;
+    spec.keep = Keep::kNone;
     specs->push_back({"dropout", spec});
   }
+  CaseSpec no_rate{.shape = Shaped(2, 2, 1, 3, 9, 4, 4)};
+  no_rate.keep = Keep::kWithoutRate;
+  specs->push_back({"dropout", no_rate});
   for (unsigned bits = 1; bits < 16; ++bits) {
     CaseSpec spec{.shape = Shaped(3, 3, 3, 3, 3, 2, 2), .dropout_rate = 0.5};
     spec.keep_broadcast = BroadcastOf(bits);

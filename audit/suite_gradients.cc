@@ -81,7 +81,7 @@ void AddSingleGradients(FamilySpecs* specs) {
     specs->push_back(
         {"gradients: head sizes", {.shape = Shaped(1, 1, 1, 2, 3, qk, v), .gradients = true}});
   }
-  for (const Index n : {1, 2, 3, 4, 5, 8, 9, 16, 17, 33}) {
+  for (const Index n : {0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 33, 65}) {
     specs->push_back(
         {"gradients: tails", {.shape = Shaped(1, 1, 1, 2, n, 2, 2), .gradients = true}});
     specs->push_back(
@@ -93,7 +93,7 @@ void AddSingleGradients(FamilySpecs* specs) {
          {.shape = Shaped(1, 2, 1, 3, 5, 4, 3), .dropout_rate = rate, .gradients = true}});
   }
   CaseSpec no_keep{.shape = Shaped(1, 2, 1, 3, 5, 4, 3), .dropout_rate = 0.5, .gradients = true};
-  no_keep.no_keep = true;
+  no_keep.keep = Keep::kNone;
   specs->push_back({"gradients: dropout", no_keep});
   for (const auto& [q_heads, kv_heads] : {std::pair<Index, Index>{2, 1}, {6, 3}, {6, 2}}) {
     specs->push_back({"gradients: grouped heads",
@@ -117,6 +117,48 @@ void AddScores(FamilySpecs* specs, Index q_len, Index kv_len, Index qk_dim, Inde
     spec.shape.k_dim = k_dim;
     spec.causal = Causal::kBottomRight;
     specs->push_back({family, spec});
+  }
+}
+
+// Scores general and additive, each with one rule that decides which keys take part or what is
+// added; the sums over keys are other code than those of `dot`.
+void AddScoreRules(FamilySpecs* specs) {
+  for (const ScoreKind score : {ScoreKind::kGeneral, ScoreKind::kAdditive}) {
+    CaseSpec base{.shape = {2, 2, 1, 3, 5, 3, 4, 2}};
+    base.score = score;
+    const auto add = [&](CaseSpec spec) { specs->push_back({"rules of other scores", spec}); };
+    CaseSpec spec = base;
+    spec.kv_length_list = {3, 1};
+    add(spec);
+    spec.q_length_list = {3, 0};
+    add(spec);
+    spec = base;
+    spec.mask_pattern = MaskPattern::kEmptyRows;
+    add(spec);
+    spec.mask_pattern = MaskPattern::kHoles;
+    spec.junk = true;
+    add(spec);
+    spec = base;
+    spec.bias = true;
+    spec.softcap = 0.5;
+    add(spec);
+    spec = base;
+    spec.scale = {false, -2.0};
+    add(spec);
+    spec = base;
+    spec.window = {1, 0};
+    add(spec);
+    spec = base;
+    spec.sinks = true;
+    spec.no_score_bias = true;
+    add(spec);
+    spec = base;
+    spec.alibi = Alibi::kDefault;
+    spec.documents = Documents::kBlocks;
+    add(spec);
+    spec = base;
+    spec.dtype = DType::kBF16;
+    add(spec);
   }
 }
 

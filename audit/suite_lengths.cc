@@ -2,6 +2,7 @@
 // Lengths, head sizes and head counts: both sides of every place where a loop may end.
 #include <fmt/format.h>
 
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -46,6 +47,41 @@ void AddEveryLength(Index first, Index last, FamilySpecs* specs) {
     specs->push_back({"every length",
                       {.shape = Shaped(1, 1, 1, n, n + 1, 2, 1), .causal = Causal::kBottomRight}});
   }
+}
+
+// Both sides of larger blocks, of queries beside keys, and counts of heads and entries beyond them.
+void AddBlockEdges(FamilySpecs* specs) {
+  const auto add = [&](CaseSpec spec) { specs->push_back({"block edges", spec}); };
+  for (const Index n : {47, 48, 49, 95, 96, 97, 127, 128, 129, 191, 192, 193, 255, 256, 257}) {
+    add({.shape = Shaped(1, 1, 1, 1, n, 1, 1)});
+  }
+  for (const Index n : {31, 32, 33, 63, 64, 65, 127, 128, 129}) {
+    add({.shape = Shaped(1, 1, 1, n, 2, 1, 1)});
+    if (n % 32 == 1) add({.shape = Shaped(1, 1, 1, n, n, 1, 1), .causal = Causal::kTopLeft});
+  }
+  for (const auto& [q_len, kv_len] :
+       {std::pair<Index, Index>{17, 40}, {40, 17}, {33, 65}, {65, 33}, {64, 96}, {3, 130}}) {
+    for (const Causal causal : {Causal::kTopLeft, Causal::kBottomRight}) {
+      CaseSpec spec{.shape = Shaped(1, 1, 1, q_len, kv_len, 1, 1), .causal = causal};
+      add(spec);
+      spec.window = {5, -1};
+      add(spec);
+    }
+  }
+  for (const Index d : {127, 128, 129, 256, 257}) {
+    add({.shape = Shaped(1, 1, 1, 1, 3, d, 2)});
+    add({.shape = Shaped(1, 1, 1, 1, 3, 2, d)});
+  }
+  for (const auto& [batch, q_heads, kv_heads] : {std::array<Index, 3>{1, 64, 1},
+                                                 {1, 33, 33},
+                                                 {2, 65, 5},
+                                                 {1, 257, 257},
+                                                 {65, 3, 3},
+                                                 {300, 1, 1}}) {
+    add({.shape = Shaped(batch, q_heads, kv_heads, 1, 2, 1, 1)});
+  }
+  add({.shape = Shaped(1, 1, 1, 1, 1025, 4, 2)});
+  add({.shape = Shaped(1, 1, 1, 0, 0, 2, 2)});
 }
 
 // One batch entry for every place at which a length or a mask may end or begin.

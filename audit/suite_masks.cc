@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks, windows, lengths and documents: which keys take part, and which must leave no trace.
+#include <limits>
 #include <utility>
 
 #include "audit/suite_family.h"
@@ -109,6 +110,12 @@ void AddWindows(Index q_len, Index kv_len, FamilySpecs* specs) {
         specs->push_back({"windows", spec});
       }
     }
+    for (const Window& window :
+         {Window{kv_len, q_len}, Window{kv_len - 1, -1}, Window{2147483647, 2147483647}}) {
+      CaseSpec spec{.shape = Shaped(1, 1, 1, q_len, kv_len, 4, 4), .causal = causal};
+      spec.window = window;
+      specs->push_back({"windows", spec});
+    }
     for (const Window& window : {Window{1, -1}, Window{-1, 0}, Window{2, 1}}) {
       CaseSpec spec{.shape = Shaped(3, 1, 1, q_len, kv_len, 4, 4), .causal = causal};
       spec.window = window;
@@ -123,8 +130,8 @@ void AddWindows(Index q_len, Index kv_len, FamilySpecs* specs) {
 void AddDocumentsAndLocal(FamilySpecs* specs) {
   for (const Causal causal : kEveryCausal) {
     for (const Documents documents :
-         {Documents::kBlocks, Documents::kInterleaved, Documents::kApart}) {
-      CaseSpec spec{.shape = Shaped(2, 2, 1, 6, 9, 4, 4), .causal = causal};
+         {Documents::kBlocks, Documents::kInterleaved, Documents::kApart, Documents::kWide}) {
+      CaseSpec spec{.shape = Shaped(3, 2, 1, 6, 9, 4, 4), .causal = causal};
       spec.documents = documents;
       specs->push_back({"documents", spec});
     }
@@ -171,19 +178,32 @@ void AddJunk(FamilySpecs* specs) {
     spec.documents = Documents::kApart;
     add(spec);
   }
-  for (const Causal causal : {Causal::kTopLeft, Causal::kBottomRight}) {
-    CaseSpec spec{.shape = Shaped(1, 2, 1, 5, 7, 4, 4), .causal = causal};
-    for (const Index key : {0, 4, 6}) {
-      spec.poisoned_key = key;
-      specs->push_back({"a key of NaN", spec});
+}
+
+// A row of q, k or v that is not finite reaches what sees it, and nothing else.
+void AddPoison(FamilySpecs* specs) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  const auto add = [&](CaseSpec spec) { specs->push_back({"rows that are not finite", spec}); };
+  for (const double value : {kNaN, kInfinity, -kInfinity}) {
+    for (const char tensor : {'q', 'k', 'v', 'b'}) {
+      for (const Causal causal : {Causal::kTopLeft, Causal::kBottomRight}) {
+        CaseSpec spec{.shape = Shaped(2, 2, 1, 5, 7, 4, 4), .causal = causal};
+        spec.poison = {tensor, 3, value};
+        add(spec);
+      }
+      for (const MaskPattern pattern :
+           {MaskPattern::kHoles, MaskPattern::kOneKey, MaskPattern::kEmptyRows}) {
+        CaseSpec spec{.shape = Shaped(1, 2, 1, 5, 17, 4, 4)};
+        spec.mask_pattern = pattern;
+        spec.poison = {tensor, 3, value};
+        add(spec);
+      }
+      CaseSpec spec{.shape = Shaped(1, 2, 1, 5, 7, 4, 4), .sinks = true};
+      spec.window = {1, 1};
+      spec.poison = {tensor, 4, value};
+      add(spec);
     }
-  }
-  for (const MaskPattern pattern :
-       {MaskPattern::kHoles, MaskPattern::kOneKey, MaskPattern::kEmptyRows}) {
-    CaseSpec spec{.shape = Shaped(1, 2, 1, 5, 7, 4, 4)};
-    spec.mask_pattern = pattern;
-    spec.poisoned_key = 3;
-    specs->push_back({"a key of NaN", spec});
   }
 }
 

@@ -95,8 +95,9 @@ std::vector<Change> Dropouts() {
   return {Plain, [](CaseSpec& spec) { spec.dropout_rate = 0.25; },
           [](CaseSpec& spec) {
             spec.dropout_rate = 0.5;
-            spec.no_keep = true;
-          }};
+            spec.keep = Keep::kNone;
+          },
+          [](CaseSpec& spec) { spec.keep = Keep::kWithoutRate; }};
 }
 
 // What every family of pairs varies.

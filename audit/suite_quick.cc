@@ -24,24 +24,32 @@ FamilySpecs QuickSpecs() {
   AddScores(&specs, 4, 9, 6, 4);
   AddEveryLength(1, 20, &specs);
   AddEveryEnd(33, &specs);
+  AddBlockEdges(&specs);
   AddMaskPatterns(&specs);
   AddBroadcasts(&specs);
   AddWindows(5, 9, &specs);
   AddDocumentsAndLocal(&specs);
   AddJunk(&specs);
+  AddPoison(&specs);
   AddScoreLevels(&specs);
-  AddScoreOrders(33, &specs);
+  AddHiddenMaxima(&specs);
+  AddScoreOrders(65, &specs);
   AddSinks(&specs);
   AddScales(&specs);
   AddAlibi(&specs);
   AddDropout(&specs);
   AddOutputs(&specs);
   AddElementTypes(&specs);
-  AddStagnation(2100, &specs);
+  AddOutputTypes(&specs);
+  AddStagnation(DType::kF32, 300, &specs);
+  AddStagnation(DType::kBF16, 300, &specs);
+  AddStagnation(DType::kF16, 2100, &specs);
   AddGradientBroadcasts(&specs);
   AddSingleGradients(&specs);
+  AddScoreRules(&specs);
   Append(ForwardPairs(), &specs);
   Append(GradientPairs(), &specs);
+  Append(AllPairs(), &specs);
   return specs;
 }
 
@@ -68,10 +76,11 @@ FamilySpecs StandardSpecs() {
   AddEveryEnd(129, &specs);
   AddWindows(6, 6, &specs);
   AddWindows(9, 5, &specs);
-  AddScoreOrders(65, &specs);
   AddScoreOrders(129, &specs);
-  AddStagnation(4096, &specs);
-  Append(AllPairs(), &specs);
+  AddScoreOrders(300, &specs);
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    AddStagnation(dtype, 4096, &specs);
+  }
   return specs;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scores and values of any size, order and element type.
 #include <limits>
+#include <utility>
 
 #include "audit/suite_family.h"
 
@@ -37,7 +38,9 @@ void AddScoreLevels(FamilySpecs* specs) {
       spec.mask_pattern = MaskPattern::kNotFirst;
       add(spec);
     }
-    CaseSpec spec{.shape = Shaped(34, 1, 1, 1, 33, 1, 1), .values = Values::kOnes};
+  }
+  for (const double level : {0.0, 100.0, -200.0, -20000.0}) {
+    CaseSpec spec{.shape = Shaped(18, 1, 1, 1, 17, 1, 1), .values = Values::kOnes};
     spec.scores = {ScorePattern::kEqual, level};
     spec.mask_pattern = MaskPattern::kSuffix;  // leading blocks without a key
     spec.mask_broadcast = {false, true, true, false};
@@ -64,6 +67,45 @@ void AddScoreLevels(FamilySpecs* specs) {
   }
 }
 
+// The largest score is one that must not be seen, by each rule that can hide a key.
+void AddHiddenMaxima(FamilySpecs* specs) {
+  for (const double level : {0.0, -200.0, -20000.0, -60000.0}) {
+    CaseSpec base{.shape = Shaped(1, 1, 1, 3, 4, 1, 2)};
+    base.scores = {ScorePattern::kNeedle, level, level == 0.0 ? 20000.0 : -level, 3};
+    const auto add = [&](const CaseSpec& spec) { specs->push_back({"hidden maxima", spec}); };
+    CaseSpec spec = base;
+    spec.causal = Causal::kTopLeft;
+    add(spec);
+    spec.causal = Causal::kBottomRight;
+    add(spec);
+    spec = base;
+    spec.window = {-1, 0};
+    add(spec);
+    spec = base;
+    spec.kv_length_list = {3};
+    add(spec);
+    spec.q_length_list = {2};
+    add(spec);
+    spec = base;
+    spec.mask_pattern = MaskPattern::kHoles;
+    spec.mask_broadcast = kKeysOnly;
+    add(spec);
+    spec.softcap = 50.0;
+    add(spec);
+    spec = base;
+    spec.documents = Documents::kInterleaved;
+    add(spec);
+    spec = base;
+    spec.local = LocalWindow{1.0, true};
+    add(spec);
+    spec = base;
+    spec.bias_pattern = BiasPattern::kExcluding;
+    add(spec);
+    spec.sinks = true;
+    add(spec);
+  }
+}
+
 // In which order the maximum is met: online softmax rescales at each new one.
 void AddScoreOrders(Index kv_len, FamilySpecs* specs) {
   CaseSpec spec{.shape = Shaped(1, 1, 1, 1, kv_len, 1, 3)};
@@ -77,7 +119,7 @@ void AddScoreOrders(Index kv_len, FamilySpecs* specs) {
     add({ScorePattern::kZigzag, 0.0, step});
     add({ScorePattern::kZigzag, -200.0, -step});
   }
-  for (const Index needle : {0, 1, 2, 7, 8, 15, 16, 31, 32, 63, 64}) {
+  for (const Index needle : {0, 1, 2, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256}) {
     if (needle >= kv_len) continue;
     add({ScorePattern::kNeedle, 0.0, 100.0, needle});
     add({ScorePattern::kNeedle, -300.0, 20.0, needle});
@@ -133,6 +175,13 @@ void AddElementTypes(FamilySpecs* specs) {
     add(spec);
     spec.scores = {ScorePattern::kDecreasing, 40.0, 10.0};
     add(spec);
+    spec = {.shape = Shaped(2, 2, 1, 3, 9, 8, 4), .bias = true, .sinks = true};
+    spec.narrow_extras = true;
+    spec.alibi = Alibi::kTensor;
+    add(spec);
+    spec.bias = false;
+    spec.bias_pattern = BiasPattern::kNormal;
+    add(spec);
     for (const EmptyRow policy : {EmptyRow::kZero, EmptyRow::kNan, EmptyRow::kUniform}) {
       spec = {.shape = Shaped(1, 1, 1, 3, 5, 4, 4), .empty_row = policy};
       spec.mask_pattern = MaskPattern::kEmptyRows;
@@ -141,14 +190,25 @@ void AddElementTypes(FamilySpecs* specs) {
   }
 }
 
-// So many equal scores that a sum kept in 16 bits stops growing, at 256 or 2048.
-void AddStagnation(Index kv_len, FamilySpecs* specs) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    CaseSpec spec{
-        .shape = Shaped(1, 1, 1, 1, kv_len, 1, 1), .dtype = dtype, .values = Values::kOnes};
-    spec.scores = {ScorePattern::kEqual, 0.0};
-    specs->push_back({"long sums", spec});
+// Outputs of another type than the inputs'.
+void AddOutputTypes(FamilySpecs* specs) {
+  for (const auto& [in, out] : {std::pair{DType::kF32, DType::kBF16},
+                                {DType::kF32, DType::kF16},
+                                {DType::kBF16, DType::kF32},
+                                {DType::kF16, DType::kF32}}) {
+    CaseSpec spec{.shape = Shaped(2, 2, 1, 3, 9, 8, 4), .dtype = in};
+    spec.out_dtype = out;
+    specs->push_back({"output types", spec});
+    spec.mask_pattern = MaskPattern::kEmptyRows;
+    specs->push_back({"output types", spec});
   }
+}
+
+// So many equal scores that a sum kept in 16 bits stops growing: at 256 in bf16, 2048 in f16.
+void AddStagnation(DType dtype, Index kv_len, FamilySpecs* specs) {
+  CaseSpec spec{.shape = Shaped(1, 1, 1, 1, kv_len, 1, 1), .dtype = dtype, .values = Values::kOnes};
+  spec.scores = {ScorePattern::kEqual, 0.0};
+  specs->push_back({"long sums", spec});
 }
 
 }  // namespace attest

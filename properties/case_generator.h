@@ -61,6 +61,56 @@ inline rc::Gen<DrawnCase> ArbitraryCase() {
       }));
 }
 
+// The same with any of the other features: each is absent in most draws, so that one case combines
+// a few.
+inline rc::Gen<DrawnCase> ArbitraryFeatures() {
+  return rc::gen::resize(
+      rc::kNominalSize, rc::gen::exec([] {
+        DrawnCase drawn = *ArbitraryCase();
+        CaseSpec& spec = drawn.spec;
+        const auto rarely = [] { return *rc::gen::inRange(0, 4) == 3; };
+        spec.dtype =
+            *rc::gen::element(DType::kF32, DType::kF32, DType::kF64, DType::kBF16, DType::kF16);
+        if (rarely()) {
+          spec.window = {*rc::gen::inRange<Index>(-1, 6), *rc::gen::inRange<Index>(-1, 6)};
+        }
+        if (rarely()) {
+          spec.documents = *rc::gen::element(Documents::kBlocks, Documents::kInterleaved,
+                                             Documents::kApart, Documents::kWide);
+        }
+        const auto broadcast = [] {
+          const auto bits = *rc::gen::inRange(0, 16);
+          return Broadcast{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+        };
+        if (!spec.mask && rarely()) {
+          spec.mask_pattern = *rc::gen::element(MaskPattern::kRandom, MaskPattern::kEmptyRows,
+                                                MaskPattern::kHoles, MaskPattern::kNotFirst,
+                                                MaskPattern::kOnlyLast, MaskPattern::kOneKey);
+          spec.mask_broadcast = broadcast();
+        }
+        if (!spec.bias && rarely()) {
+          spec.bias_pattern = *rc::gen::element(BiasPattern::kNormal, BiasPattern::kExcluding,
+                                                BiasPattern::kLarge, BiasPattern::kFarBelow);
+          spec.bias_broadcast = broadcast();
+        }
+        if (rarely()) {
+          spec.alibi = *rc::gen::element(Alibi::kDefault, Alibi::kTensor, Alibi::kNone);
+        }
+        if (rarely()) spec.softcap = *rc::gen::element(0.5, 2.0, 30.0);
+        if (rarely()) spec.sink_level = *rc::gen::element(-200.0, 0.0, 20.0);
+        if (rarely()) {
+          spec.dropout_rate = *rc::gen::element(0.1, 0.5);
+          spec.keep = *rc::gen::element(Keep::kByRate, Keep::kNone);
+          spec.keep_broadcast = broadcast();
+        }
+        if (rarely()) {
+          spec.local = LocalWindow{0.5 * static_cast<double>(*rc::gen::inRange(1, 20)),
+                                   *rc::gen::inRange(0, 2) == 1};
+        }
+        return drawn;
+      }));
+}
+
 // Reports what was drawn, so that a run whose draws are mostly trivial shows.
 inline void Classify(const CaseSpec& spec) {
   RC_CLASSIFY(spec.causal != Causal::kNone, std::string("causal"));
