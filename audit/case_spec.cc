@@ -1,60 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "audit/case_spec.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <limits>
 
+#include "audit/case_values.h"
 #include "core/random.h"
 
 namespace attest {
 namespace {
-
-// One element of q, k or v. `row` and `column` are its position in the last two axes.
-double Element(Values values, char tensor, const RandomStream& stream, Index flat, Index row,
-               Index column, Index width) {
-  const auto index = static_cast<std::uint64_t>(flat);
-  switch (values) {
-    case Values::kNormal:
-      return stream.Normal(index);
-    case Values::kOutliers: {
-      const std::uint64_t extra = std::uint64_t{1} << 62;  // counters that no element uses
-      const bool hit = stream.Uniform(index | extra) < 0.001;
-      return stream.Normal(index) + (hit ? 10.0 * stream.Normal(index | extra << 1) : 0.0);
-    }
-    case Values::kSmallIntegers:
-      return static_cast<double>(stream.Below(index, 7)) - 3.0;
-    case Values::kTies:
-      if (tensor != 'k') return stream.Normal(index);
-      return stream.Normal(static_cast<std::uint64_t>(row % 3 * width + column));
-    case Values::kOneHot:
-      if (tensor == 'v') return static_cast<double>(stream.Below(index, 7)) - 3.0;
-      return row % width == column ? 1.0 : 0.0;
-    case Values::kSpread:
-      return stream.Normal(index) * (column == 0 && tensor != 'v' ? 20.0 : 1.0);
-    case Values::kConstantValues:
-      return tensor == 'v' ? stream.Normal(static_cast<std::uint64_t>(column))
-                           : stream.Normal(index);
-    case Values::kSubnormal:
-      return stream.Normal(index) * (tensor == 'v' ? 0x1p-130 : 1.0);
-    case Values::kZero:
-      return tensor == 'q' ? 0.0 : stream.Normal(index);
-  }
-  return 0.0;
-}
-
-Tensor DrawTensor(const CaseSpec& spec, char name, const Shape& shape, const RandomStream& stream) {
-  Tensor tensor(spec.dtype, shape);
-  const Index rows = shape[2];
-  const Index width = shape[3];
-  for (Index flat = 0; flat < tensor.size(); ++flat) {
-    tensor.Set(flat,
-               Element(spec.values, name, stream, flat, flat / width % rows, flat % width, width));
-  }
-  return tensor;
-}
 
 Tensor DrawLengths(Index batch, Index capacity, const RandomStream& stream) {
   Tensor lengths(DType::kI32, {batch});
@@ -66,14 +22,75 @@ Tensor DrawLengths(Index batch, Index capacity, const RandomStream& stream) {
   return lengths;
 }
 
-// Normal numbers times `factor`.
-Tensor DrawNormal(DType dtype, const Shape& shape, const RandomStream& stream,
-                  double factor = 1.0) {
-  Tensor tensor(dtype, shape);
-  for (Index i = 0; i < tensor.size(); ++i) {
-    tensor.Set(i, factor * stream.Normal(static_cast<std::uint64_t>(i)));
+Tensor RepeatedLengths(Index batch, const std::vector<Index>& list) {
+  Tensor lengths(DType::kI32, {batch});
+  for (Index b = 0; b < batch; ++b) {
+    lengths.Set(b, static_cast<double>(list[static_cast<std::size_t>(b) % list.size()]));
   }
-  return tensor;
+  return lengths;
+}
+
+// Sinks of about one level; where that is -infinity, odd heads have a finite one.
+Tensor LevelSinks(double level, DType dtype, Index heads) {
+  Tensor sinks(dtype, {heads});
+  for (Index h = 0; h < heads; ++h) {
+    const double step = static_cast<double>(h);
+    sinks.Set(h, std::isinf(level) && h % 2 == 1 ? step : level + step);
+  }
+  return sinks;
+}
+
+// Centres half a key apart from whole ones as well, over the whole length.
+Tensor DrawCentres(const Dimensions& s, DType dtype, const RandomStream& stream) {
+  Tensor centres(dtype, {s.batch, s.q_heads, s.q_len});
+  for (Index i = 0; i < centres.size(); ++i) {
+    const std::uint64_t half_steps = static_cast<std::uint64_t>(std::max<Index>(2 * s.kv_len, 1));
+    centres.Set(i,
+                0.5 * static_cast<double>(stream.Below(static_cast<std::uint64_t>(i), half_steps)));
+  }
+  return centres;
+}
+
+// Masks, lengths and positions beyond the plain ones.
+void DrawMore(const CaseSpec& spec, std::uint64_t seed, Case* problem) {
+  Contract& contract = problem->contract;
+  const Dimensions& s = contract.shape;
+  TensorMap& tensors = problem->tensors;
+  const auto stream = [&](const char* tensor) { return RandomStream(seed, problem->name, tensor); };
+  if (spec.mask_pattern != MaskPattern::kNone) tensors["mask"] = DrawMask(spec, stream("mask"));
+  if (spec.bias_pattern != BiasPattern::kNone) {
+    tensors["bias"] = DrawBias(spec, contract.wide_dtype(), stream("bias"));
+  }
+  if (!spec.kv_length_list.empty()) {
+    tensors["kv_lengths"] = RepeatedLengths(s.batch, spec.kv_length_list);
+  }
+  if (!spec.q_length_list.empty()) {
+    tensors["q_lengths"] = RepeatedLengths(s.batch, spec.q_length_list);
+  }
+  if (spec.documents != Documents::kNone) {
+    tensors["q_documents"] = DrawDocuments(spec, false);
+    tensors["kv_documents"] = DrawDocuments(spec, true);
+  }
+  if (spec.alibi == Alibi::kTensor || spec.alibi == Alibi::kNone) {
+    tensors["alibi_slopes"] =
+        DrawNormal(contract.wide_dtype(), {s.q_heads}, stream("alibi_slopes"), 0.5);
+  }
+  if (spec.sink_level) {
+    tensors["sinks"] = LevelSinks(*spec.sink_level, contract.wide_dtype(), s.q_heads);
+  }
+  if (spec.local) {
+    tensors["local_center"] = DrawCentres(s, contract.wide_dtype(), stream("local_center"));
+  }
+  if (spec.poisoned_key) {
+    for (const char* name : {"k", "v"}) {
+      Tensor& tensor = tensors.at(name);
+      const Index width = tensor.shape()[3];
+      const Index key = *spec.poisoned_key;
+      for (Index row = key; row < s.batch * s.kv_heads * s.kv_len; row += s.kv_len) {
+        tensor.Set(row * width + width - 1, std::numeric_limits<double>::quiet_NaN());
+      }
+    }
+  }
 }
 
 // Parameters of scores, sinks, dropout, and what gradients are taken by.
@@ -97,8 +114,8 @@ void DrawExtras(const CaseSpec& spec, std::uint64_t seed, Case* problem) {
   }
   if (spec.broadcast_bias) add("bias", contract.wide_dtype(), {1, s.q_heads, 1, s.kv_len});
   if (spec.sinks) add("sinks", contract.wide_dtype(), {s.q_heads});
-  if (spec.dropout_rate > 0.0) {
-    Tensor keep(DType::kBool, {s.batch, s.q_heads, s.q_len, s.kv_len});
+  if (spec.dropout_rate > 0.0 && !spec.no_keep) {
+    Tensor keep(DType::kBool, BroadcastShape(s, spec.keep_broadcast));
     const RandomStream stream(seed, problem->name, "keep");
     for (Index i = 0; i < keep.size(); ++i) {
       const bool dropped = stream.Uniform(static_cast<std::uint64_t>(i)) < spec.dropout_rate;
@@ -111,56 +128,6 @@ void DrawExtras(const CaseSpec& spec, std::uint64_t seed, Case* problem) {
 }
 
 }  // namespace
-
-const char* NameOf(Values values) {
-  switch (values) {
-    case Values::kNormal:
-      return "normal";
-    case Values::kOutliers:
-      return "outliers";
-    case Values::kSmallIntegers:
-      return "integers";
-    case Values::kTies:
-      return "ties";
-    case Values::kOneHot:
-      return "one-hot";
-    case Values::kSpread:
-      return "spread";
-    case Values::kConstantValues:
-      return "constant-values";
-    case Values::kSubnormal:
-      return "subnormal";
-    case Values::kZero:
-      return "zero-queries";
-  }
-  return "";
-}
-
-std::string NameOf(const CaseSpec& spec) {
-  const Dimensions& s = spec.shape;
-  std::string name =
-      fmt::format("{}x{}.{}x{}x{}x{}.{} {} {}", s.batch, s.q_heads, s.kv_heads, s.q_len, s.kv_len,
-                  s.qk_dim, s.v_dim, NameOf(spec.dtype), NameOf(spec.values));
-  if (spec.causal == Causal::kTopLeft) name += " causal-top-left";
-  if (spec.causal == Causal::kBottomRight) name += " causal-bottom-right";
-  if (spec.mask) name += " mask";
-  if (spec.bias) name += " bias";
-  if (spec.kv_lengths) name += " kv-lengths";
-  if (spec.q_lengths) name += " q-lengths";
-  if (spec.empty_row == EmptyRow::kNan) name += " empty-nan";
-  if (spec.empty_row == EmptyRow::kUniform) name += " empty-uniform";
-  if (s.k_dim != s.qk_dim) name += fmt::format(" keys-of-{}", s.k_dim);
-  if (spec.score == ScoreKind::kGeneral) name += " general";
-  if (spec.score == ScoreKind::kAdditive) name += " additive";
-  if (spec.broadcast_bias) name += " broadcast-bias";
-  if (spec.sinks) name += " sinks";
-  if (spec.softcap > 0.0) name += fmt::format(" softcap={}", spec.softcap);
-  if (spec.dropout_rate > 0.0) name += fmt::format(" dropout={}", spec.dropout_rate);
-  if (spec.gradients) name += " gradients";
-  if (spec.grad_lse) name += " grad-lse";
-  if (!spec.scale.rsqrt_dk) name += fmt::format(" scale={:a}", spec.scale.value);
-  return name;
-}
 
 Case MakeCase(const CaseSpec& spec, std::uint64_t seed) {
   Case problem;
@@ -177,17 +144,21 @@ Case MakeCase(const CaseSpec& spec, std::uint64_t seed) {
   if (spec.score != ScoreKind::kDot && spec.scale.rsqrt_dk) contract.scale = {false, 1.0};
   contract.softcap = spec.softcap;
   contract.dropout_rate = spec.dropout_rate;
+  contract.window = spec.window;
+  contract.alibi = spec.alibi;
+  contract.local = spec.local;
+  if (spec.scores.pattern != ScorePattern::kDrawn) contract.scale = {false, 1.0};
   contract.outputs = {"out", "lse", "weights"};
   contract.arithmetic.profile = DefaultProfile(spec.dtype);
 
   const Dimensions& s = contract.shape;
   const auto stream = [&](const char* tensor) { return RandomStream(seed, problem.name, tensor); };
   problem.tensors["q"] =
-      DrawTensor(spec, 'q', {s.batch, s.q_heads, s.q_len, s.qk_dim}, stream("q"));
+      DrawOperand(spec, 'q', {s.batch, s.q_heads, s.q_len, s.qk_dim}, stream("q"));
   problem.tensors["k"] =
-      DrawTensor(spec, 'k', {s.batch, s.kv_heads, s.kv_len, s.k_dim}, stream("k"));
+      DrawOperand(spec, 'k', {s.batch, s.kv_heads, s.kv_len, s.k_dim}, stream("k"));
   problem.tensors["v"] =
-      DrawTensor(spec, 'v', {s.batch, s.kv_heads, s.kv_len, s.v_dim}, stream("v"));
+      DrawOperand(spec, 'v', {s.batch, s.kv_heads, s.kv_len, s.v_dim}, stream("v"));
   if (spec.mask) {
     Tensor mask(DType::kBool, {s.batch, 1, s.q_len, s.kv_len});
     for (Index i = 0; i < mask.size(); ++i) {
@@ -212,10 +183,13 @@ Case MakeCase(const CaseSpec& spec, std::uint64_t seed) {
     problem.tensors["q_lengths"] = DrawLengths(s.batch, s.q_len, stream("q_lengths"));
   }
   DrawExtras(spec, seed, &problem);
+  DrawMore(spec, seed, &problem);
   if (spec.gradients || spec.grad_lse) contract.outputs = AllowedOutputs(problem);
+  if (!spec.outputs.empty()) contract.outputs = spec.outputs;
   const Status finished = FinishCase(&problem);
   assert(finished.ok());
   static_cast<void>(finished);
+  if (spec.junk) FillInvisibleKeys(&problem);
   return problem;
 }
 

@@ -28,7 +28,8 @@ struct SuiteCase {
 // suite `real` are not there.
 StatusOr<std::vector<SuiteCase>> MakeSuite(const std::string& name, std::uint64_t seed);
 
-// Every .safetensors case of a directory, in the order of file names; the suite is named "files".
+// Every .safetensors and .npz case of a directory, in the order of file names, or the one case of a
+// file; the suite is named "files".
 // Contracts come from the files, or from `contract` where they have none.
 StatusOr<std::vector<SuiteCase>> ReadCases(
     const std::filesystem::path& directory,

@@ -8,6 +8,7 @@
 #include "audit/audit.h"
 #include "audit/builtin.h"
 #include "cli/command.h"
+#include "cli/minimal_cases.h"
 #include "core/run_record.h"
 #include "properties/faults/fault_catalogue.h"
 
@@ -23,6 +24,7 @@ struct AuditCommand {
   std::string cases;
   std::string contract;
   std::string out;
+  bool no_shrink = false;
 };
 
 StatusOr<std::unique_ptr<Subject>> MakeSubject(const AuditCommand& options) {
@@ -76,6 +78,7 @@ void PrintSummary(const ordered_json& record) {
                  worst["expected"].dump());
     }
     fmt::print("\n  {}\n", finding["explanation"].get<std::string>());
+    if (finding.contains("minimal")) PrintMinimal(finding["minimal"]);
   }
   for (const ordered_json& remark : record["remarks"]) {
     fmt::print("remark: {}\n", remark.get<std::string>());
@@ -106,9 +109,18 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   audit.progress = [](const std::string& name, std::size_t done, std::size_t all) {
     ShowProgress("audit of " + name + ", case", done, all);
   };
-  StatusOr<ordered_json> record =
-      Auditor(*std::move(cases), audit).Audit(**subject, common.command_line);
+  Auditor auditor(*std::move(cases), audit);
+  StatusOr<ordered_json> record = auditor.Audit(**subject, common.command_line);
   if (!record.ok()) return record.status();
+  // Results that were recorded elsewhere exist for the cases as they are alone.
+  if (!options.no_shrink && options.results.empty()) {
+    const std::string subject_argument = "--kernel " + ShellQuoted(options.kernel);
+    if (Status s =
+            AddMinimalCases(**subject, auditor.cases(), subject_argument, options.out, &*record);
+        !s.ok()) {
+      return s;
+    }
+  }
   if (!options.out.empty()) {
     const std::filesystem::path file = std::filesystem::path(options.out) / "audit.json";
     if (Status s = WriteRecord(file, *record); !s.ok()) return s;
@@ -138,9 +150,12 @@ void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_statu
                       "Directory of result files, computed elsewhere from --cases");
   command->add_option("--suite", options->suites,
                       "Suite to run, repeatable (default: quick, real)");
-  command->add_option("--cases", options->cases, "Directory of case files to run as well");
+  command->add_option("--cases", options->cases,
+                      "Directory of case files, or one file, to run as well");
   command->add_option("--contract", options->contract, "Contract of cases without one (JSON file)");
-  command->add_option("--out", options->out, "Directory for audit.json");
+  command->add_option("--out", options->out,
+                      "Directory for audit.json, and minimal/ with a case file for each finding");
+  command->add_flag("--no-shrink", options->no_shrink, "Do not look for minimal cases of findings");
   command->callback([options, &common, exit_status] {
     const Status status = Run(*options, common, exit_status);
     if (!status.ok()) *exit_status = Fail(status);

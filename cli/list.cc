@@ -42,6 +42,9 @@ Entries EntriesOf(const std::string& what) {
       entries.emplace_back(f.name,
                            fmt::format("{}: {} ({})", f.fault_class, f.behaviour, f.reference));
     }
+    for (const ControlInfo& c : Controls()) {
+      entries.emplace_back(c.name, fmt::format("control: {} ({})", c.reason, c.reference));
+    }
   } else if (what == "profiles") {
     for (const ProfileInfo& p : Profiles()) entries.emplace_back(p.name, p.description);
   } else if (what == "benchmarks") {

@@ -44,6 +44,12 @@ Status PrepareDirectory(const std::string& directory) {
 
 Status PrepareFile(const std::string& file) { return OutputFile::Create(file).status(); }
 
+std::string ShellQuoted(const std::string& argument) {
+  const bool plain = !argument.empty() &&
+                     argument.find_first_of(" \t\n\"'\\$`*?[](){}<>|&;!#~") == std::string::npos;
+  return plain ? argument : fmt::format("'{}'", argument);
+}
+
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all) {
   if (isatty(STDERR_FILENO) == 0) return;
   fmt::print(stderr, "\r\x1b[K{} {}/{}{}", what, done, all, done == all ? "\n" : "");
@@ -64,12 +70,7 @@ std::string CheckSeed(const std::string& text) {
 // As typed, quoted where a shell needs it.
 std::string CommandLine(int argc, char** argv) {
   std::string line = "attest";
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const bool plain = !argument.empty() &&
-                       argument.find_first_of(" \t\n\"'\\$`*?[](){}<>|&;!#~") == std::string::npos;
-    line += plain ? " " + argument : fmt::format(" '{}'", argument);
-  }
+  for (int i = 1; i < argc; ++i) line += " " + ShellQuoted(argv[i]);
   return line;
 }
 

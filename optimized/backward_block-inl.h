@@ -50,7 +50,8 @@ struct BlockShape {
   static constexpr std::size_t kSegment = 12;  // keys, two tiles
 
   std::size_t keys = 0;
-  bool covered = false;  // every query takes every key
+  bool covered = false;    // every query takes every key
+  std::size_t common = 0;  // so many keys from the first on every query takes; whole tiles, or all
   std::size_t count = 0;
   Segment segments[kKeyBlock / kSegment];
   std::size_t first[kQueryBlock], last[kQueryBlock];  // keys of a query; none: first >= last
@@ -68,7 +69,12 @@ struct BlockShape {
     covered = block.common.begin <= key && block.common.end >= last_key;
     count = 1;
     segments[0] = {0, size, 0, kQueryBlock};
+    common = size;
     if (covered) return;
+    common = 0;
+    if (block.common.begin <= key && block.common.end > key) {
+      common = static_cast<std::size_t>(block.common.end - key) / kTileRows * kTileRows;
+    }
     for (std::size_t i = 0; i < kQueryBlock; ++i) {
       const Index lower = std::clamp(ranges[i].begin, key, last_key) - key;
       const Index upper = std::clamp(ranges[i].end, key, last_key) - key;
@@ -94,6 +100,18 @@ struct BlockShape {
         segments[count++] = next;
       }
     }
+  }
+
+  // The same without keys before `key`.
+  BlockShape From(std::size_t key) const {
+    BlockShape rest = *this;
+    rest.count = 0;
+    for (std::size_t s = 0; s < count; ++s) {
+      Segment segment = segments[s];
+      segment.first = std::max(segment.first, key);
+      if (segment.first < segment.last) rest.segments[rest.count++] = segment;
+    }
+    return rest;
   }
 };
 
@@ -262,10 +280,10 @@ void StageRules(const BackwardTask<T>& task, const BlockView<T>& view, const Blo
   }
 }
 
-// Whether a block is nothing but dot products, every key being allowed.
+// Whether scores are nothing but dot products.
 template <class T>
-bool IsPlain(const BackwardTask<T>& task, const BlockView<T>& view, const BlockShape<T>& shape) {
-  return shape.covered && task.args.score != ScoreKind::kAdditive && task.args.softcap == 0.0 &&
+bool IsPlain(const BackwardTask<T>& task, const BlockView<T>& view) {
+  return task.args.score != ScoreKind::kAdditive && task.args.softcap == 0.0 &&
          !view.rules.selects() && !view.rules.adds();
 }
 

@@ -66,8 +66,9 @@ HWY_NOINLINE void GradientsOfScores(Policy policy, const BackwardTask<T>& task,
   const T* HWY_RESTRICT values = task.values + view.KeyRow(n) * n.v_step;
   const T* HWY_RESTRICT grad_block = task.grad_blocks + row * n.v_dim;
   const bool scales = view.rules.scales();
-  if (IsPlain(task, view, shape) && !scales) {
-    MultiplyCovered(policy, shape.keys, task.keys + view.KeyRow(n) * n.feature_step, n.feature_step,
+  const std::size_t plain = IsPlain(task, view) && !scales ? shape.common : 0;
+  if (plain > 0) {
+    MultiplyCovered(policy, plain, task.keys + view.KeyRow(n) * n.feature_step, n.feature_step,
                     n.features, task.query_blocks + row * n.features,
                     [&](std::size_t key, std::size_t q, auto& acc) ATTEST_INLINE {
                       ATTEST_UNROLL
@@ -80,7 +81,7 @@ HWY_NOINLINE void GradientsOfScores(Policy policy, const BackwardTask<T>& task,
                         }
                       }
                     });
-    MultiplyCovered(policy, shape.keys, values, n.v_step, n.v_dim, grad_block,
+    MultiplyCovered(policy, plain, values, n.v_step, n.v_dim, grad_block,
                     [&](std::size_t key, std::size_t q, auto& acc) ATTEST_INLINE {
                       ATTEST_UNROLL
                       for (std::size_t v = 0; v < kTileVectors; ++v) {
@@ -93,17 +94,18 @@ HWY_NOINLINE void GradientsOfScores(Policy policy, const BackwardTask<T>& task,
                         }
                       }
                     });
-    return;
+    if (plain == shape.keys) return;
   }
-  ScoreBlock(policy, task, view, shape, scratch,
+  const BlockShape<T> rest = shape.From(plain);
+  ScoreBlock(policy, task, view, rest, scratch,
              [&](std::size_t key, std::size_t q, auto x, auto allowed) ATTEST_INLINE {
                const auto weight = WeightOf(policy, d, hn::Sub(x, hn::Load(d, shifts + q)));
                hn::Store(hn::IfThenElseZero(allowed, weight), d, weights + key * kBlockStep + q);
              });
-  MultiplyBlock(policy, shape, values, n.v_step, n.v_dim, grad_block, grads);
+  MultiplyBlock(policy, rest, values, n.v_step, n.v_dim, grad_block, grads);
   // A weight of 0 is that of a key that is not allowed, which may hold anything finite, or too
   // small to matter.
-  ForEachVector(shape, [&](std::size_t key, std::size_t q) ATTEST_INLINE {
+  ForEachVector(rest, [&](std::size_t key, std::size_t q) ATTEST_INLINE {
     const std::size_t at = key * kBlockStep + q;
     const auto weight = hn::Load(d, weights + at);
     auto product = hn::Load(d, grads + at);

@@ -96,7 +96,7 @@ void SumRows(Policy policy, const BackwardTask<T>& task, BlockView<T>& view,
     StageRules(task, view, shape, scratch);
     T* HWY_RESTRICT weights = scratch.weights;
     std::fill(sums->block_max, sums->block_max + kQueryBlock, -infinity);
-    const bool plain = IsPlain(task, view, shape);
+    const bool plain = shape.covered && IsPlain(task, view);
     if (plain) {
       MultiplyCovered(policy, size, task.keys + view.KeyRow(n) * n.feature_step, n.feature_step,
                       n.features, task.query_blocks + row * n.features,

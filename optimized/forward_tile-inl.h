@@ -60,7 +60,7 @@ class QueryBlock {
       : task_(task), scores_(task, first, carver) {
     factors_ = carver.Take<S>(kQueries * kKeyBlock);
     out_ = carver.Take<S>(kQueries * task.v_dim);
-    block_out_ = carver.Take<S>(kQueries * task.v_dim);
+    block_out_ = carver.Take<S>(std::max<std::size_t>(kQueries, 2) * task.v_dim);
     rows_ = carver.Take<S>(kQueries * std::max(task.v_dim, kKeyBlock));
   }
 
@@ -69,7 +69,10 @@ class QueryBlock {
     std::fill(out_, out_ + kQueries * task_.v_dim, S{0});
     std::fill(max_, max_ + kQueries, -std::numeric_limits<S>::infinity());
     std::fill(sum_, sum_ + kQueries, S{0});
-    ForEachBlock([&](Index j, std::size_t n) ATTEST_INLINE { AddBlock(j, n); });
+    ForEachBlock([&](Index j, std::size_t n) ATTEST_INLINE {
+      PrefetchRows(j, n);
+      AddBlock(j, n);
+    });
     if (task_.rules.sink() != -std::numeric_limits<double>::infinity()) AddSink();
     FindEmptyRows();
     if (task_.out.data != nullptr) WriteOut();
@@ -90,6 +93,37 @@ class QueryBlock {
       const Index end = std::min(range.end, (j / kBlock + 1) * kBlock);
       body(j, static_cast<std::size_t>(end - j));
       j = end;
+    }
+  }
+
+  // Asks for memory that is needed after block [j, j + n) of keys, spread over all blocks: rows of
+  // `out` and of the next block of queries; for the first block of queries the next keys.
+  void PrefetchRows(Index j, std::size_t n) const {
+    const KeyRange range = scores_.range();
+    const auto share = [&](Index key) {
+      return static_cast<Index>(kQueries) * (key - range.begin) / (range.end - range.begin);
+    };
+    const Index next_key = j + static_cast<Index>(n);
+    for (Index r = share(j); r < share(next_key); ++r) {
+      const Index row = scores_.first() + r;
+      const Index next = row + static_cast<Index>(kQueries);
+      if (next < task_.q_len) Prefetch(At(task_.q, next), task_.q_dim * SizeOf(task_.q.dtype));
+      if (task_.out.data != nullptr && row < task_.q_len) {
+        Prefetch(At(task_.out, row), task_.v_dim * SizeOf(task_.out.dtype));
+      }
+    }
+    if (scores_.first() != 0) return;
+    for (Index key = next_key; key < std::min(range.end, next_key + static_cast<Index>(n)); ++key) {
+      Prefetch(task_.keys + static_cast<std::size_t>(key) * task_.key_step,
+               task_.width * sizeof(S));
+    }
+  }
+
+  // Into the second level of the cache: the first is full of keys and weights.
+  static void Prefetch(const void* row, std::size_t bytes) {
+    constexpr std::size_t kLine = 64;
+    for (std::size_t at = 0; at < bytes; at += kLine) {
+      __builtin_prefetch(static_cast<const char*>(row) + at, 0, 2);
     }
   }
 
@@ -346,29 +380,42 @@ class QueryBlock {
   }
 
   void WriteOut() {
+    const DS d;
     const std::size_t dim = task_.v_dim;
-    Transpose(out_, kQueries, dim, kQueries, rows_, dim);
-    bool have_mean = false;
-    auto* const mean = reinterpret_cast<double*>(block_out_);  // which is free, and large enough
-    for (std::size_t r = 0; r < scores_.rows(); ++r) {
-      S* HWY_RESTRICT row = rows_ + r * dim;
-      if (kinds_[r] == Row::kUsual) {
-        // Adding 0 makes -0 +0: which zero a sum ends in may depend on keys of weight 0.
-        const S inverse = S{1} / sum_[r];
-        for (std::size_t c = 0; c < dim; ++c) {
-          row[c] = row[c] * inverse + S{0};
-        }
-      } else if (IsNotANumber(r)) {
-        std::fill(row, row + dim, std::numeric_limits<S>::quiet_NaN());
-      } else if (task_.empty_row == EmptyRow::kUniform && task_.kv_len > 0) {
-        if (!have_mean) MeanValue(mean);
-        have_mean = true;
-        WriteRow(mean, dim, task_.out.dtype, At(task_.out, RowIndex(r)), task_.out.strides[1]);
-        continue;
-      } else {
-        std::fill(row, row + dim, S{0});
+    for (std::size_t i = 0; i < kQueries; i += kLanes) {
+      const VS inverse = hn::Div(hn::Set(d, S{1}), hn::Load(d, sum_ + i));
+      // Adding 0 makes -0 +0: which zero a sum ends in may depend on keys of weight 0.
+      for (std::size_t at = i; at < kQueries * dim; at += kQueries) {
+        hn::Store(hn::Add(hn::Mul(hn::Load(d, out_ + at), inverse), hn::Zero(d)), d, out_ + at);
       }
-      WriteRow(row, dim, task_.out.dtype, At(task_.out, RowIndex(r)), task_.out.strides[1]);
+    }
+    const bool in_place = task_.out.dtype == DTypeOf<S>::value && task_.out.strides[1] == 1;
+    S* const rows = in_place ? static_cast<S*>(At(task_.out, scores_.first())) : rows_;
+    const std::size_t step = in_place ? static_cast<std::size_t>(task_.out.strides[0]) : dim;
+    Transpose(out_, kQueries, dim, scores_.rows(), rows, step);
+    for (std::size_t r = 0; r < scores_.rows(); ++r) {
+      if (kinds_[r] != Row::kUsual) {
+        WriteUnusual(r);
+      } else if (!in_place) {
+        WriteRow(rows + r * step, dim, task_.out.dtype, At(task_.out, RowIndex(r)),
+                 task_.out.strides[1]);
+      }
+    }
+  }
+
+  // The output of a row that has no sum of weights.
+  void WriteUnusual(std::size_t r) {
+    const Index i = RowIndex(r);
+    if (kinds_[r] == Row::kEmpty && task_.empty_row == EmptyRow::kUniform && task_.kv_len > 0) {
+      auto* const mean = reinterpret_cast<double*>(block_out_);  // which is free
+      if (!have_mean_) MeanValue(mean);
+      have_mean_ = true;
+      WriteRow(mean, task_.v_dim, task_.out.dtype, At(task_.out, i), task_.out.strides[1]);
+      return;
+    }
+    const double value = IsNotANumber(r) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+    for (std::size_t c = 0; c < task_.v_dim; ++c) {
+      WriteElement(value, task_.out.dtype, At(task_.out, i, static_cast<Index>(c)));
     }
   }
 
@@ -467,11 +514,12 @@ class QueryBlock {
   QueryScores<Policy, S, V> scores_;
   S* factors_;    // [kKeyBlock][kQueries]
   S* out_;        // o, [Dv][kQueries]
-  S* block_out_;  // o_b where it cannot stay in registers; at last the mean of the values
+  S* block_out_;  // o_b where it cannot stay in registers; at last the mean of the values, double
   S* rows_;       // kQueries rows of Dv, or of keys
   HWY_ALIGN S max_[kQueries];
   HWY_ALIGN S sum_[kQueries];
   Row kinds_[kQueries];
+  bool have_mean_ = false;  // in block_out_
 };
 
 // Panels of values (optimized/forward_task.h) from keys [first, first + count) of v; `row` has room

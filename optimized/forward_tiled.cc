@@ -15,6 +15,9 @@ namespace {
 // Keys that one work item stages.
 constexpr std::size_t kStageKeys = 1024;
 
+// Blocks of queries for each thread between two waits for all of them.
+constexpr std::size_t kBlocksOfThread = 8;
+
 // What all heads of a call share, in the types of the kernels.
 template <class Policy, class S, class W>
 class TiledCall {
@@ -41,25 +44,38 @@ class TiledCall {
     Carver memory(execution.workspace.Reserve(sizes.used()));
     Carve(memory, execution.pool.threads());
     StageParameters();
-    StageKeysAndValues(execution.pool);
 
     const std::size_t rows = kernels_.query_rows();
-    const std::size_t blocks = (static_cast<std::size_t>(common_.q_len) + rows - 1) / rows;
-    const auto heads = static_cast<std::size_t>(args_.q.shape[1]);
-    const std::size_t items = static_cast<std::size_t>(args_.q.shape[0]) * heads * blocks;
-    execution.pool.Run(items, [&](std::size_t item, std::size_t thread) {
-      const auto head = static_cast<Index>(item / blocks % heads);
-      const auto batch = static_cast<Index>(item / blocks / heads);
-      kernels_.rows(TaskOf(batch, head), static_cast<Index>(item % blocks * rows),
-                    scratch_ + thread * scratch_step_);
-    });
+    const std::size_t blocks = BlocksOfQueries();
+    const std::size_t group = QueryHeadsOfKeyHead();
+    for (std::size_t first = 0; first < key_heads_; first += staged_) {
+      const std::size_t count = std::min(staged_, key_heads_ - first);
+      StageKeysAndValues(first, count, execution.pool);
+      execution.pool.Run(count * group * blocks, [&](std::size_t item, std::size_t thread) {
+        kernels_.rows(TaskOf(first * group + item / blocks, first),
+                      static_cast<Index>(item % blocks * rows), scratch_ + thread * scratch_step_);
+      });
+    }
   }
 
  private:
   bool additive() const { return args_.score == ScoreKind::kAdditive; }
 
+  std::size_t BlocksOfQueries() const {
+    const std::size_t rows = kernels_.query_rows();
+    return (static_cast<std::size_t>(common_.q_len) + rows - 1) / rows;
+  }
+  std::size_t QueryHeadsOfKeyHead() const {
+    return static_cast<std::size_t>(args_.q.shape[1] / args_.k.shape[1]);
+  }
+
   void Carve(Carver& carver, std::size_t threads) {
-    const auto kv_heads = static_cast<std::size_t>(args_.k.shape[0] * args_.k.shape[1]);
+    // One head at a time leaves its keys and values in the cache; several threads need enough
+    // blocks of queries to share.
+    key_heads_ = static_cast<std::size_t>(args_.k.shape[0] * args_.k.shape[1]);
+    const std::size_t blocks = std::max<std::size_t>(BlocksOfQueries() * QueryHeadsOfKeyHead(), 1);
+    staged_ = threads == 1 ? 1 : (kBlocksOfThread * threads + blocks - 1) / blocks;
+    staged_ = std::min(staged_, std::max<std::size_t>(key_heads_, 1));
     const std::size_t length = common_.kv_len;
     padded_ = (common_.width + kProjectionStep - 1) / kProjectionStep * kProjectionStep;
     if (args_.score == ScoreKind::kGeneral) w_ = carver.Take<S>(common_.q_dim * k_dim_);
@@ -68,10 +84,10 @@ class TiledCall {
       w_k_ = carver.Take<S>(k_dim_ * padded_);
       b_ = carver.Take<S>(common_.width);
       v_a_ = carver.Take<S>(common_.width);
-      projected_ = carver.Take<S>(kv_heads * length * common_.width);
+      projected_ = carver.Take<S>(staged_ * length * common_.width);
     }
-    if (!keys_in_place_) keys_ = carver.Take<S>(kv_heads * length * k_dim_);
-    panels_ = carver.Take<S>(kv_heads * length * common_.v_dim);
+    if (!keys_in_place_) keys_ = carver.Take<S>(staged_ * length * k_dim_);
+    panels_ = carver.Take<S>(staged_ * length * common_.v_dim);
     row_step_ = std::max(k_dim_, common_.v_dim);
     rows_ = carver.Take<S>(threads * row_step_);
     scratch_step_ = (kernels_.scratch(common_) + Carver::kAlignment - 1) / Carver::kAlignment *
@@ -109,17 +125,16 @@ class TiledCall {
     if (args_.b) common_.b = b_;
   }
 
-  void StageKeysAndValues(ThreadPool& pool) {
+  // Of key/value heads [first_head, first_head + heads), counted over all batches.
+  void StageKeysAndValues(std::size_t first_head, std::size_t heads, ThreadPool& pool) {
     const std::size_t length = common_.kv_len;
-    const auto heads = static_cast<std::size_t>(args_.k.shape[1]);
     const std::size_t parts = (length + kStageKeys - 1) / kStageKeys;
-    const std::size_t items = static_cast<std::size_t>(args_.k.shape[0]) * heads * parts;
-    pool.Run(items, [&](std::size_t item, std::size_t thread) {
+    pool.Run(heads * parts, [&](std::size_t item, std::size_t thread) {
       const std::size_t first = item % parts * kStageKeys;
       const std::size_t count = std::min(kStageKeys, length - first);
-      const std::size_t head = item / parts;  // of all batches
-      const auto in_batch = static_cast<Index>(head % heads);
-      const auto batch = static_cast<Index>(head / heads);
+      const std::size_t head = item / parts;
+      const Index in_batch = static_cast<Index>(first_head + head) % args_.k.shape[1];
+      const Index batch = static_cast<Index>(first_head + head) / args_.k.shape[1];
       kernels_.pack(OfHead(args_.v, batch, in_batch), first, count, rows_ + thread * row_step_,
                     panels_ + head * length * common_.v_dim);
       if (keys_in_place_) return;
@@ -135,11 +150,16 @@ class TiledCall {
     });
   }
 
-  HeadTask<S> TaskOf(Index batch, Index head) const {
+  // Query head `of_all`, counted over all batches, where key/value heads from `first_staged` on are
+  // staged.
+  HeadTask<S> TaskOf(std::size_t of_all, std::size_t first_staged) const {
+    const Index batch = static_cast<Index>(of_all) / args_.q.shape[1];
+    const Index head = static_cast<Index>(of_all) % args_.q.shape[1];
     HeadTask<S> task = common_;
     task.rules = HeadRules(args_, batch, head);
-    const Index kv_head = head / (args_.q.shape[1] / args_.k.shape[1]);
-    const auto kv = static_cast<std::size_t>(batch * args_.k.shape[1] + kv_head);
+    const std::size_t kv_of_all = of_all / QueryHeadsOfKeyHead();
+    const Index kv_head = static_cast<Index>(kv_of_all) % args_.k.shape[1];
+    const std::size_t kv = kv_of_all - first_staged;
     task.q = OfHead(args_.q, batch, head);
     task.v = OfHead(args_.v, batch, kv_head);
     if (keys_in_place_) {
@@ -168,10 +188,12 @@ class TiledCall {
   S* w_k_ = nullptr;  // transposed
   S* b_ = nullptr;
   S* v_a_ = nullptr;
-  S* keys_ = nullptr;       // [B, Hkv, Tk, Dk]
-  S* projected_ = nullptr;  // [B, Hkv, Tk, A]
-  S* panels_ = nullptr;     // of every key/value head
-  S* rows_ = nullptr;       // one row of values for every thread
+  std::size_t key_heads_ = 0;  // of all batches
+  std::size_t staged_ = 0;     // of them at a time
+  S* keys_ = nullptr;          // [staged, Tk, Dk]
+  S* projected_ = nullptr;     // [staged, Tk, A]
+  S* panels_ = nullptr;        // [staged], of values
+  S* rows_ = nullptr;          // one row of values for every thread
   std::size_t row_step_ = 0;
   std::byte* scratch_ = nullptr;
   std::size_t scratch_step_ = 0;

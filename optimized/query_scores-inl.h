@@ -150,16 +150,20 @@ class QueryScores {
     const D d;
     const std::size_t dim = task_.q_dim;
     const double factor = task_.score == ScoreKind::kAdditive ? 1.0 : task_.factor;
-    for (std::size_t r = 0; r < rows_; ++r) {
-      S* HWY_RESTRICT row = rows_buffer_ + r * dim;
-      ReadRow(task_.q.dtype, At(task_.q, first_ + static_cast<Index>(r)), task_.q.strides[1], dim,
-              row);
-      for (std::size_t c = 0; c < dim; ++c) {
-        row[c] = static_cast<S>(static_cast<double>(row[c]) * factor);
+    if (rows_ < kQueries) std::fill(given_, given_ + kQueries * dim, S{0});
+    if (task_.q.dtype == DTypeOf<S>::value && task_.q.strides[1] == 1) {
+      Transpose(static_cast<const S*>(At(task_.q, first_)),
+                static_cast<std::size_t>(task_.q.strides[0]), rows_, dim, given_, kQueries);
+    } else {
+      for (std::size_t r = 0; r < rows_; ++r) {
+        ReadRow(task_.q.dtype, At(task_.q, first_ + static_cast<Index>(r)), task_.q.strides[1], dim,
+                rows_buffer_ + r * dim);
       }
+      Transpose(rows_buffer_, dim, rows_, dim, given_, kQueries);
     }
-    std::fill(rows_buffer_ + rows_ * dim, rows_buffer_ + kQueries * dim, S{0});
-    Transpose(rows_buffer_, dim, kQueries, dim, given_, kQueries);
+    for (std::size_t i = 0; i < kQueries * dim; ++i) {
+      given_[i] = static_cast<S>(static_cast<double>(given_[i]) * factor);
+    }
     const auto store = [&](std::size_t r, auto& sums) ATTEST_INLINE {
       for (std::size_t i = 0; i < kRowsOf<decltype(sums)>; ++i) {
         for (std::size_t v = 0; v < V; ++v) {

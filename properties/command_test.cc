@@ -334,6 +334,40 @@ TEST_F(CommandTest, SeededFaultsExitWithFindings) {
   EXPECT_NE(result.out.find("finding above-bound"), std::string::npos) << result.out;
 }
 
+// A finding comes with the smallest case that shows it, and a command that shows it again.
+TEST_F(CommandTest, FindingsAreShrunkAndReplayed) {
+  const std::string audit = "audit --kernel fault:causal-sees-next --suite quick --json";
+  const CommandResult run = Run(audit + " --out audit");
+  ASSERT_EQ(run.status, 1) << run.err;
+  const nlohmann::json record = nlohmann::json::parse(run.out);
+  const nlohmann::json finding = record["findings"][0];
+  ASSERT_TRUE(finding.contains("minimal")) << finding.dump(2);
+  const nlohmann::json& minimal = finding["minimal"];
+  EXPECT_TRUE(minimal["description"].get<std::string>().starts_with("1 batch entry, "));
+  const StatusOr<Case> file = ReadCase(directory_ / minimal["case"].get<std::string>());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_LE(file->contract.shape.kv_len, 2);
+
+  const std::string replay = minimal["replay"];
+  const std::string command = "attest ";
+  ASSERT_TRUE(replay.starts_with(command));
+  const CommandResult again = Run(replay.substr(command.size()) + " --json");
+  EXPECT_EQ(again.status, 1) << again.err;
+  const nlohmann::json replayed = nlohmann::json::parse(again.out);
+  bool found = false;
+  for (const nlohmann::json& other : replayed["findings"]) {
+    found = found || (other["code"] == finding["code"] && other["tensor"] == finding["tensor"]);
+  }
+  EXPECT_TRUE(found) << again.out;
+
+  // Without a directory there is no file, only the description; and none of it on request.
+  const nlohmann::json bare = nlohmann::json::parse(Run(audit).out)["findings"][0]["minimal"];
+  EXPECT_EQ(bare["description"], minimal["description"]);
+  EXPECT_FALSE(bare.contains("replay"));
+  const nlohmann::json plain = nlohmann::json::parse(Run(audit + " --no-shrink").out);
+  EXPECT_FALSE(plain["findings"][0].contains("minimal"));
+}
+
 // A case that the subject does not take: never a green verdict.
 TEST_F(CommandTest, NothingAuditedIsNoVerdict) {
   Case problem = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}, .gradients = true}, 5);

@@ -112,7 +112,8 @@ Json WithFinding(Json audit) {
   audit["findings"] = Json::parse(R"([{"code": "mask.causal", "title": "Wrong alignment",
     "case": "quick/causal-2", "tensor": "out", "explanation": "Because.",
     "reproducer": "attest audit --case 'a' | tee", "worst": {"index": [0, 1], "got": 0.1234567,
-    "expected": "0x1p-3", "ulp": 12, "bound_ratio": 3.5}}])");
+    "expected": "0x1p-3", "ulp": 12, "bound_ratio": 3.5},
+    "minimal": {"description": "1 query, 2 keys", "replay": "attest audit --cases m"}}])");
   return audit;
 }
 
@@ -323,6 +324,8 @@ TEST(ReportPage, FindingsAreTheFirstThingToSee) {
   const Json records = {Audit("good", "conforms"), WithFinding(Audit("bad", "findings"))};
   const std::string html = Page(records);
   const std::size_t headline = html.find("1 finding in 1 of 2 implementations</h2>");
+  EXPECT_NE(html.find("<code>1 query, 2 keys</code>"), std::string::npos);
+  EXPECT_NE(html.find("attest audit --cases m"), std::string::npos);
   ASSERT_NE(headline, std::string::npos);
   EXPECT_EQ(html.find("<h2"), html.rfind("<h2", headline));  // before all other sections
   EXPECT_LT(html.find("Wrong alignment"), html.find("id=\"implementations\""));

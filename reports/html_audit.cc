@@ -32,6 +32,7 @@ std::string IndexText(const Json& index) {
 
 std::string FindingHtml(const Json& finding, const std::string& id) {
   const Json& worst = Field(finding, "worst");
+  const Json& minimal = Field(finding, "minimal");
   std::string html = fmt::format(
       "<div class=\"finding\" id=\"{}\">\n<div "
       "class=\"title\"><h5>{}</h5><code>{}</code></div>\n{}",
@@ -48,7 +49,12 @@ std::string FindingHtml(const Json& finding, const std::string& id) {
                      {"Got", code(ExactTextOf(Field(worst, "got")))},
                      {"Exact", code(ExactTextOf(Field(worst, "expected")))},
                      {"Error in ULP", ulp.is_null() ? "" : EscapeHtml(TextOf(ulp))},
-                     {"Error / bound", ratio.is_null() ? "" : RatioHtml(NumberOf(ratio))}});
+                     {"Error / bound", ratio.is_null() ? "" : RatioHtml(NumberOf(ratio))},
+                     {"Minimal case", code(TextOf(Field(minimal, "description")))}});
+  const std::string replay = TextOf(Field(minimal, "replay"));
+  if (!replay.empty()) {
+    html += "<p class=\"note\">Replay the minimal case:</p>\n" + CodeBlockHtml(replay);
+  }
   const std::string reproducer = TextOf(Field(finding, "reproducer"));
   if (!reproducer.empty()) html += "<p class=\"note\">Reproduce:</p>\n" + CodeBlockHtml(reproducer);
   return html + "</div>\n";

@@ -1,50 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plain f32 attention forward with one switchable fault: what the suites must catch.
+// Attention as textbooks write it, for the whole contract, with one switchable fault or control.
+//
+// Computes what docs/contract.md defines, forward and backward. Arithmetic is double for f64
+// tensors and for the profile f64, float for all others; outputs are rounded once, at the end.
+// Without a fault it is right on every case; nothing in it is shared with the reference.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-
-#include "core/contract.h"
-#include "core/tensor.h"
+#include "properties/faults/plain_args.h"
 
 namespace attest {
 
-enum class Fault {
-  kNone,
-  kFullRowNan,
-  kFullRowMeanOfV,
-  kMaskPolarityInverted,
-  kCausalSeesNext,
-  kCausalIgnoresPast,
-  kZeroFilledTailKeys,
-  kScaleMissing,
-  kGqaTiledHeads,
-  kNoMaxSubtraction,
-  kCorrectionAliased,
-  kProbsRoundedBeforePv,
-  kNanInUnusedValueSlot,
-  kPaddedQueryRowsGarbage,
-  kCausalLostWhenWeightsRequested,
-  kSplitCountFromBatch,
-};
-
-struct PlainInputs {
-  const Contract* contract = nullptr;
-  View<const float, 4> q, k, v;
-  std::optional<View<const std::uint8_t, 4>> mask;  // broadcast to [B, Hq, Tq, Tk]
-  std::optional<View<const float, 4>> bias;         // likewise
-  const std::int32_t* kv_lengths = nullptr;
-  const std::int32_t* q_lengths = nullptr;
-};
-
-struct PlainOutputs {
-  View<float, 4> out;
-  std::optional<View<float, 3>> lse;
-  std::optional<View<float, 4>> weights;
-};
-
-// Online softmax, key by key, as written in textbooks. Everything but `fault` is right.
-void PlainAttention(const PlainInputs& in, const PlainOutputs& outputs, Fault fault);
+void PlainAttention(const PlainCall& call);
 
 }  // namespace attest
