@@ -87,6 +87,45 @@ TEST(PlainAttention, IsRightOnTheWholeContract) {
   for (const ControlInfo& control : Controls()) EXPECT_GT(run["fault:" + control.name], 50);
 }
 
+// What a control does by its own convention, it must not be judged by.
+TEST(Controls, RefuseWhatTheirConventionExcludes) {
+  const CaseSpec corner{.shape = {1, 3, 3, 2, 5, 2, 2, 2}, .causal = Causal::kBottomRight};
+  Case causal = MakeCase(corner, 0);
+  Case slopes = causal;
+  slopes.contract.alibi = Alibi::kDefault;
+  Case two_sided = slopes;
+  two_sided.contract.causal = Causal::kNone;
+  Case dropout = causal;
+  dropout.contract.dropout_rate = 0.5;
+  Case sinks = slopes;
+  sinks.tensors["sinks"] = Tensor(DType::kF32, {3});
+  Case hidden = causal;  // every key
+  hidden.tensors["mask"] = Tensor(DType::kBool, {1, 1, 1, 1});
+  Case far = causal;  // a masked score above the others by far more than e^20
+  far.tensors["mask"] = Tensor(DType::kBool, {1, 1, 1, 5});
+  for (Index j = 0; j < 4; ++j) far.tensors["mask"].Set(j, 1.0);
+  for (Index h = 0; h < 3; ++h) {
+    far.tensors["k"].Set(h * 10 + 8, 1e4 * far.tensors["q"].At(h * 4 + 2));
+    far.tensors["k"].Set(h * 10 + 9, 1e4 * far.tensors["q"].At(h * 4 + 3));
+  }
+  const std::pair<const char*, const Case*> refused[] = {
+      {"alibi-by-column", &two_sided},           {"alibi-by-column", &sinks},
+      {"alibi-uniform-offset", &sinks},          {"row-constant-shift", &sinks},
+      {"causal-corner-convention", &causal},     {"slope-table-convention", &slopes},
+      {"functional-dropout", &dropout},          {"moderate-sentinel", &hidden},
+      {"mask-after-softmax-renormalised", &far},
+  };
+  for (const auto& [control, problem] : refused) {
+    Case finished = *problem;
+    EXPECT_TRUE(FinishCase(&finished).ok()) << control;
+    EXPECT_EQ(Plain(control)->Run(finished, {}).kind, Outcome::Kind::kUnsupported) << control;
+    EXPECT_EQ(Plain("none")->Run(finished, {}).kind, Outcome::Kind::kOk) << control;
+  }
+  EXPECT_FALSE(Plain("atomic-order-declared")->info().deterministic);
+  EXPECT_EQ(Plain("empty-row-convention")->info().empty_row, EmptyRow::kUniform);
+  EXPECT_FALSE(Plain("lse-base-convention")->info().outputs.contains("lse"));
+}
+
 TEST(PlainAttention, TakesAContractWithoutOut) {
   Case problem = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}}, 1);
   problem.contract.outputs = {"lse"};
