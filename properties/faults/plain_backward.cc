@@ -135,7 +135,8 @@ std::vector<typename PlainBackward<T>::Flow> PlainBackward<T>::Flows(
     for (Index j = part.first; j < part.last; ++j) {
       const PlainKey<T>& key = row.keys[static_cast<std::size_t>(j)];
       Flow& flow = flows[static_cast<std::size_t>(j)];
-      flow.passes = key.takes_part;
+      // Masked keys of weight 0 pass nothing on, whatever they hold.
+      flow.passes = key.takes_part && (key.allowed || key.weight != 0);
       if (call_.Has(Fault::kBackwardIgnoresCausalFlag) && contract.causal == Causal::kNone) {
         flow.passes = flow.passes && j <= row.at.i;
       }
