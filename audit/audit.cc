@@ -19,8 +19,37 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Laws run on cases up to this many scores: they certify transformed cases again.
-constexpr Index kLargestLawCase = 20000;
+std::string_view NameOf(EmptyRow policy) {
+  switch (policy) {
+    case EmptyRow::kZero:
+      return "zero";
+    case EmptyRow::kNan:
+      return "nan";
+    case EmptyRow::kUniform:
+      return "uniform";
+  }
+  return "";
+}
+
+// The case as a subject is asked it, here and by the laws: for the forward outputs that it declares
+// to give (and all gradients), by its declared policy for empty rows. Nothing where it is asked as
+// it is.
+std::optional<Case> AskedOf(const SubjectInfo& info, const Case& problem) {
+  std::vector<std::string> outputs;
+  for (const std::string& output : problem.contract.outputs) {
+    const bool given =
+        info.outputs.empty() || output.starts_with("grad_") || info.outputs.contains(output);
+    if (given) outputs.push_back(output);
+  }
+  const EmptyRow policy = info.empty_row.value_or(problem.contract.empty_row);
+  if (outputs == problem.contract.outputs && policy == problem.contract.empty_row) {
+    return std::nullopt;
+  }
+  Case asked = problem;
+  asked.contract.outputs = std::move(outputs);
+  asked.contract.empty_row = policy;
+  return asked;
+}
 
 // Position of a code in FindingKinds().
 std::size_t RankOf(const std::string& code) {
@@ -92,7 +121,10 @@ class Session {
       : subject_(subject), expectations_(expectations), options_(options) {}
 
   Status RunCase(const SuiteCase& item) {
-    const Case& problem = item.problem;
+    const std::optional<Case> asked = AskedOf(subject_.info(), item.problem);
+    const Case& problem = asked ? *asked : item.problem;
+    if (problem.contract.outputs.empty()) return DeclineCase(item);
+    if (problem.contract.empty_row != item.problem.contract.empty_row) ++other_policy_;
     const StatusOr<const Expectation*> certified = expectations_.Of(problem);
     if (!certified.ok()) {
       return Status(certified.status().code(),
@@ -191,6 +223,11 @@ class Session {
           "results may overflow, or rounded scores may change the weights altogether)",
           not_judged_, elements_));
     }
+    if (other_policy_ > 0) {
+      remarks.push_back(
+          fmt::format("judged by its declared empty-row policy '{}' in {} cases that state another",
+                      NameOf(*info.empty_row), other_policy_));
+    }
     record["remarks"] = remarks;
     Manifest manifest;
     manifest.command = command;
@@ -246,15 +283,26 @@ class Session {
     return conforms;
   }
 
+  // The case asks for nothing that the subject declares to give.
+  Status DeclineCase(const SuiteCase& item) {
+    ++unsupported_;
+    unsupported_reasons_.insert("outputs: it declares to give none of those that a case asks for");
+    case_results_.push_back({{"case", item.problem.name},
+                             {"suite", item.suite},
+                             {"family", item.family},
+                             {"status", "unsupported"}});
+    return Status();
+  }
+
   bool RunLaws(const Case& problem) {
+    if (subject_.info().recorded) return true;
     const Dimensions& s = problem.contract.shape;
-    if (subject_.info().recorded || s.batch * s.q_heads * s.q_len * s.kv_len > kLargestLawCase) {
-      return true;
-    }
+    const Index scores = s.batch * s.q_heads * s.q_len * s.kv_len;
     bool lawful = true;
     for (const Law& law : Laws()) {
       if (law.name == "within-bound") continue;  // JudgeOutputs has done it
       if (options_.only_law && law.name != *options_.only_law) continue;
+      if (scores > law.largest_case) continue;
       const LawResult result = law.check(subject_, problem, expectations_);
       if (!result.applied) continue;
       LawCount& count = laws_[law.name];
@@ -285,6 +333,7 @@ class Session {
   Index unsupported_ = 0;
   Index elements_ = 0;
   Index not_judged_ = 0;
+  Index other_policy_ = 0;   // cases that state another than the subject declares
   Index case_elements_ = 0;  // of the case that is being judged
   Index case_judged_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "audit/judge.h"
@@ -12,7 +13,7 @@
 
 namespace attest {
 
-// Cases are told apart by contract and tensors, not by name.
+// Cases are told apart by contract and tensors, not by name. Several threads may ask at a time.
 class ExpectationCache {
  public:
   explicit ExpectationCache(int threads = 1) : threads_(threads) {}
@@ -21,8 +22,14 @@ class ExpectationCache {
   StatusOr<const Expectation*> Of(const Case& problem);
 
  private:
+  struct Slot {
+    std::mutex mutex;
+    std::unique_ptr<Expectation> expectation;
+  };
+
   int threads_;
-  std::map<std::string, std::unique_ptr<Expectation>> by_digest_;
+  std::mutex mutex_;  // of the map; slots have their own, so that several are made at a time
+  std::map<std::string, std::unique_ptr<Slot>> by_digest_;
 };
 
 }  // namespace attest

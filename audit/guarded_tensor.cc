@@ -67,6 +67,7 @@ GuardedTensor::GuardedTensor(DType dtype, const Shape& shape, Junk junk, Layout 
     : dtype_(dtype),
       shape_(shape),
       strides_(StridesOf(shape, layout)),
+      dense_(layout == Layout::kDense),
       sparse_(layout == Layout::kSparse),
       fill_(static_cast<std::byte>(junk)) {
   const std::size_t width = SizeOf(dtype);
@@ -104,12 +105,18 @@ GuardedTensor::GuardedTensor(const Tensor& tensor, Junk junk, Layout layout)
 std::vector<std::size_t> GuardedTensor::RowStarts() const {
   std::vector<std::size_t> starts;
   if (ElementCount(shape_) == 0) return starts;
-  const Shape rows(shape_.begin(), shape_.empty() ? shape_.end() : shape_.end() - 1);
-  for (Index row = 0; row < ElementCount(rows); ++row) {
-    const std::vector<Index> index = Unflatten(row, rows);
-    Index at = 0;
-    for (std::size_t axis = 0; axis < index.size(); ++axis) at += index[axis] * strides_[axis];
-    starts.push_back(offset_ + static_cast<std::size_t>(at) * SizeOf(dtype_));
+  starts.push_back(offset_);
+  // From the outermost axis inwards, every row so far becomes one for each index of the axis.
+  for (std::size_t axis = 0; axis + 1 < shape_.size(); ++axis) {
+    const std::size_t step = static_cast<std::size_t>(strides_[axis]) * SizeOf(dtype_);
+    std::vector<std::size_t> next;
+    next.reserve(starts.size() * static_cast<std::size_t>(shape_[axis]));
+    for (const std::size_t start : starts) {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(shape_[axis]); ++i) {
+        next.push_back(start + i * step);
+      }
+    }
+    starts = std::move(next);
   }
   return starts;
 }
@@ -120,6 +127,11 @@ std::size_t GuardedTensor::RowBytes() const {
 
 template <class Visit>
 void GuardedTensor::VisitElements(const Visit& visit) const {
+  if (dense_) {
+    const std::size_t bytes = static_cast<std::size_t>(ElementCount(shape_)) * SizeOf(dtype_);
+    if (bytes > 0) visit(offset_, bytes);
+    return;
+  }
   const std::size_t step =
       static_cast<std::size_t>(strides_.empty() ? 1 : strides_.back()) * SizeOf(dtype_);
   for (const std::size_t row : RowStarts()) {

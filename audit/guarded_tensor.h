@@ -70,6 +70,7 @@ class GuardedTensor {
   DType dtype_;
   Shape shape_;
   std::vector<Index> strides_;
+  bool dense_;
   bool sparse_;
   std::byte fill_;
   std::size_t offset_ = 0;  // of the first element

@@ -10,7 +10,7 @@ namespace attest {
 namespace {
 
 // A page of memory is touched for every row of a sparse tensor.
-constexpr Index kLargestSparseCase = 4096;  // rows of all tensors
+constexpr Index kLargestSparseCase = 256;  // rows of all tensors
 
 // The same case called in other ways against the plain call.
 LawResult CalledOtherwise(const Subject& subject, const Case& problem,

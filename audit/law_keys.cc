@@ -17,12 +17,13 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 LawResult AddedKey(const Subject& subject, const Case& problem, ExpectationCache& expectations) {
   const Dimensions& s = problem.contract.shape;
   const Index n = s.kv_len;
-  if (n < 1 || KeyPositionsMatter(problem) || problem.contract.empty_row == EmptyRow::kUniform) {
+  // Where weights are NaN by the contract, so may be that of the key.
+  if (n < 1 || KeyPositionsMatter(problem) || problem.contract.empty_row != EmptyRow::kZero) {
     return {};
   }
   const StatusOr<CaseData> data = CaseData::Make(problem);
   const StatusOr<const Expectation*> expected = expectations.Of(problem);
-  if (!data.ok() || !expected.ok()) return {};
+  if (!data.ok() || !expected.ok() || !data->finite()) return {};
   Selections more{{Axis::kKey, Positions(0, n)}};
   more[0].from.push_back(n - 1);
   const Case longer = Select(Forward(problem), more);

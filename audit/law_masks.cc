@@ -31,18 +31,23 @@ LawResult MaskAsBooleans(const Subject& subject, const Case& problem,
                          ExpectationCache& expectations) {
   const StatusOr<CaseData> data = CaseData::Make(problem);
   if (!data.ok()) return {};
+  const char* const explanation =
+      "causal rule, window, documents and lengths, written as one boolean mask, give another "
+      "result";
+  if (auto departs = Departs(subject, problem, expectations, explanation)) return *departs;
   Case masked = problem;
   RemoveRules(&masked);
   masked.tensors["mask"] = AllowedMask(*data);
-  return GivesTheSame(subject, problem, masked, false, expectations,
-                      "causal rule, window, documents and lengths, written as one boolean mask, "
-                      "give another result");
+  return GivesTheSame(subject, problem, masked, false, expectations, explanation);
 }
 
 // A bias of -infinity excludes its key, and 0 adds nothing to the others.
 LawResult MaskAsBias(const Subject& subject, const Case& problem, ExpectationCache& expectations) {
   const StatusOr<CaseData> data = CaseData::Make(problem);
   if (!data.ok() || !HasRules(problem)) return {};
+  const char* const explanation =
+      "the masks, written as a bias of 0 and -infinity, give another result";
+  if (auto departs = Departs(subject, problem, expectations, explanation)) return *departs;
   const Dimensions& s = problem.contract.shape;
   const Tensor* given = problem.Find("bias");
   Case masked = problem;
@@ -56,8 +61,7 @@ LawResult MaskAsBias(const Subject& subject, const Case& problem, ExpectationCac
     bias.Set(i, data->Allowed(row, j) ? data->BiasAt(row, j) : -kInfinity);
   }
   masked.tensors["bias"] = std::move(bias);
-  return GivesTheSame(subject, problem, masked, false, expectations,
-                      "the masks, written as a bias of 0 and -infinity, give another result");
+  return GivesTheSame(subject, problem, masked, false, expectations, explanation);
 }
 
 // A batch entry of n keys and m queries in larger buffers is the same as in buffers of its own
@@ -70,6 +74,8 @@ LawResult PaddingRemoved(const Subject& subject, const Case& problem,
       problem.contract.empty_row == EmptyRow::kUniform) {
     return {};
   }
+  const char* const explanation = "a batch entry without its padding gives another result";
+  if (auto departs = Departs(subject, problem, expectations, explanation)) return *departs;
   const StatusOr<const Expectation*> expected = expectations.Of(problem);
   if (!expected.ok()) return {};
   const Dimensions& s = problem.contract.shape;
@@ -87,7 +93,7 @@ LawResult PaddingRemoved(const Subject& subject, const Case& problem,
     if (part[2].from.empty()) continue;
     any = true;
     if (auto result = PartGivesTheSame(subject, problem, Select(unpadded, part), part, **expected,
-                                       "a batch entry without its padding gives another result")) {
+                                       explanation)) {
       return *result;
     }
   }
@@ -107,6 +113,8 @@ LawResult CausalPrefix(const Subject& subject, const Case& problem,
   const bool top_left = contract.causal == Causal::kTopLeft;
   // ALiBi is aligned to the last query and key whatever the causal rule.
   if (HasAlibi(problem) && top_left && s.q_len != s.kv_len) return {};
+  const char* const explanation = "a causal row differs from attention to its prefix";
+  if (auto departs = Departs(subject, problem, expectations, explanation)) return *departs;
   const StatusOr<const Expectation*> expected = expectations.Of(problem);
   if (!expected.ok()) return {};
   Case plain = Forward(problem);
@@ -118,7 +126,7 @@ LawResult CausalPrefix(const Subject& subject, const Case& problem,
     any = true;
     const Selections part{{Axis::kQuery, {i}}, {Axis::kKey, Positions(0, n)}};
     if (auto result = PartGivesTheSame(subject, problem, Select(plain, part), part, **expected,
-                                       "a causal row differs from attention to its prefix")) {
+                                       explanation)) {
       return *result;
     }
   }

@@ -42,7 +42,7 @@ LawResult JacobianNorm(const Subject& subject, const Case& problem,
       });
 }
 
-// Scores within d of each other: e^-d / n <= p <= e^d / n (Velickovic et al. 2025, lemma 2.1). A
+// Scores within d of each other: e^-d / n <= p <= e^d / n (Velickovic et al. 2025). A
 // sink or a Gaussian only makes weights smaller.
 LawResult Dispersion(const Subject& subject, const Case& problem, ExpectationCache& expectations) {
   return ForWeightRows(
@@ -72,6 +72,7 @@ double EntropyTerm(double x) { return x > 0.0 ? -x * std::log(x) : 0.0; }
 // score above all others (Zhai et al. 2023, theorem 3.1, with the radius in the place of its upper
 // bound).
 double SmallestEntropy(double n, double radius) {
+  if (!(radius < 600.0)) return 0.0;  // nothing can be told of it
   const double beta = std::exp(-radius * std::sqrt(n / (n - 1.0)));
   const double sum = 1.0 + (n - 1.0) * beta;
   return std::log(sum) + radius * std::sqrt(n * (n - 1.0)) * beta / sum;

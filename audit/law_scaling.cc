@@ -151,9 +151,12 @@ LawResult PaddedHeadSize(const Subject& subject, const Case& problem,
                       "zeros at the end of every query and key change the result");
 }
 
-// c tanh(s / c) = s (1 - (s / c)^2 / 3 + ...): with c = 2^40 the cap is none.
+// c tanh(s / c) = s (1 - (s / c)^2 / 3 + ...): with c = 2^40 the cap is none, unless s / c is kept
+// in a type in which it vanishes.
 LawResult HugeSoftcap(const Subject& subject, const Case& problem, ExpectationCache& expectations) {
-  if (problem.contract.softcap > 0.0) return {};
+  if (problem.contract.softcap > 0.0 || LimitsOf(problem.contract).smallest_normal > 0x1p-100) {
+    return {};
+  }
   Case capped = Forward(problem);
   capped.contract.softcap = 0x1p40;
   return StaysWithinBounds(subject, capped, expectations,

@@ -169,6 +169,13 @@ LawResult GivesTheSame(const Subject& subject, const Case& problem, const Case& 
   return {true, FirstAboveBound(**expected, *outputs, explanation)};
 }
 
+std::optional<LawResult> Departs(const Subject& subject, const Case& problem,
+                                 ExpectationCache& expectations, const std::string& explanation) {
+  LawResult itself = StaysWithinBounds(subject, problem, expectations, explanation);
+  if (itself.applied && !itself.violation) return std::nullopt;
+  return itself;
+}
+
 LawResult EachGivesTheSame(const Subject& subject, const Case& problem,
                            const std::vector<Case>& variations, bool bits,
                            ExpectationCache& expectations, const std::string& explanation) {

@@ -48,6 +48,11 @@ std::optional<Violation> FirstAboveBound(const Expectation& expected, const Tens
 LawResult GivesTheSame(const Subject& subject, const Case& problem, const Case& variation,
                        bool bits, ExpectationCache& expectations, const std::string& explanation);
 
+// Whether the case itself is within its bounds, for laws about a rule that their variation does
+// without. Nothing where it is; a result that is not applied where the subject does not take it.
+std::optional<LawResult> Departs(const Subject& subject, const Case& problem,
+                                 ExpectationCache& expectations, const std::string& explanation);
+
 // The same of several variations, of which a subject may take some and not others.
 LawResult EachGivesTheSame(const Subject& subject, const Case& problem,
                            const std::vector<Case>& variations, bool bits,

@@ -79,6 +79,8 @@ LawResult GroupedHeads(const Subject& subject, const Case& problem,
                        ExpectationCache& expectations) {
   const Dimensions& s = problem.contract.shape;
   if (s.kv_heads == s.q_heads || s.kv_heads == 0) return {};
+  const char* const explanation = "grouped heads differ from heads with keys and values repeated";
+  if (auto departs = Departs(subject, problem, expectations, explanation)) return *departs;
   std::vector<Index> owner;
   for (Index h = 0; h < s.q_heads; ++h) owner.push_back(h / (s.q_heads / s.kv_heads));
   Case repeated = problem;
@@ -86,8 +88,7 @@ LawResult GroupedHeads(const Subject& subject, const Case& problem,
   std::erase(repeated.contract.outputs, "grad_k");
   std::erase(repeated.contract.outputs, "grad_v");
   repeated = Select(repeated, {{Axis::kKeyHead, owner}});
-  return GivesTheSame(subject, problem, repeated, false, expectations,
-                      "grouped heads differ from heads with keys and values repeated");
+  return GivesTheSame(subject, problem, repeated, false, expectations, explanation);
 }
 
 // A part of the case alone; its rows' bits are those of the whole where that is declared, and

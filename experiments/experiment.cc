@@ -10,8 +10,8 @@ const std::vector<Experiment>& Experiments() {
       {"worked-example", "Which numbers does the chapter's worked example give?", RunWorkedExample},
       {"saturation", "Does softmax saturate as D_k grows, and does 1/sqrt(D_k) prevent it?",
        RunSaturation},
-      {"seeded-faults", "Does an audit catch the seeded faults, and nothing else?",
-       RunSeededFaults},
+      {"mutation", "Does an audit catch every known fault, and nothing that is right?",
+       RunMutation},
   };
   return experiments;
 }
