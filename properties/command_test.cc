@@ -336,7 +336,11 @@ TEST_F(CommandTest, SeededFaultsExitWithFindings) {
 
 // A finding comes with the smallest case that shows it, and a command that shows it again.
 TEST_F(CommandTest, FindingsAreShrunkAndReplayed) {
-  const std::string audit = "audit --kernel fault:causal-sees-next --suite quick --json";
+  const Case causal =
+      MakeCase({.shape = {2, 2, 1, 9, 9, 4, 4, 4}, .causal = Causal::kTopLeft, .bias = true}, 5);
+  std::filesystem::create_directories(directory_ / "cases");
+  ASSERT_TRUE(WriteCase(directory_ / "cases" / "causal.safetensors", causal).ok());
+  const std::string audit = "audit --kernel fault:causal-sees-next --cases cases --json";
   const CommandResult run = Run(audit + " --out audit");
   ASSERT_EQ(run.status, 1) << run.err;
   const nlohmann::json record = nlohmann::json::parse(run.out);
