@@ -19,6 +19,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// A law that so many cases break is broken; it is not checked on further ones.
+constexpr Index kMostViolations = 10;
+
 std::string_view NameOf(EmptyRow policy) {
   switch (policy) {
     case EmptyRow::kZero:
@@ -209,7 +212,7 @@ class Session {
     record["laws"] = ordered_json::array();
     for (const Law& law : Laws()) {
       const auto count = laws_.find(law.name);
-      if (count == laws_.end()) continue;
+      if (count == laws_.end() || count->second.draws == 0) continue;
       record["laws"].push_back({{"law", law.name},
                                 {"description", law.description},
                                 {"draws", count->second.draws},
@@ -302,7 +305,7 @@ class Session {
     for (const Law& law : Laws()) {
       if (law.name == "within-bound") continue;  // JudgeOutputs has done it
       if (options_.only_law && law.name != *options_.only_law) continue;
-      if (scores > law.largest_case) continue;
+      if (scores > law.largest_case || laws_[law.name].violations >= kMostViolations) continue;
       const LawResult result = law.check(subject_, problem, expectations_);
       if (!result.applied) continue;
       LawCount& count = laws_[law.name];
