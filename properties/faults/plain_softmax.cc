@@ -160,7 +160,8 @@ void PlainSoftmax<T>::Raise(T candidate, Index end, PlainPart<T>* part,
   part->sum *= correction;
   if (call_.Has(Fault::kAccumulatorNotRescaled)) return;
   for (Index j = part->first; j < end; ++j) {
-    (*keys)[static_cast<std::size_t>(j)].weight *= correction;
+    PlainKey<T>& key = (*keys)[static_cast<std::size_t>(j)];
+    if (key.takes_part) key.weight *= correction;  // which may be NaN
   }
 }
 
