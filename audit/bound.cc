@@ -116,6 +116,7 @@ class BoundEvaluator {
     for (Index c = 0; c < width; ++c) {
       double magnitude = 0.0;
       double numerator_error = 0.0;
+      double underflow = n * model_.smallest_subnormal;
       double value_sum = 0.0;
       double largest = 0.0;
       bool finite = true;
@@ -133,14 +134,14 @@ class BoundEvaluator {
         numerator_error += (bound.terms[t].perturbation * (1.0 + accumulation) +
                             bound.terms[t].weight * accumulation) *
                            kept_value;
+        underflow += bound.terms[t].underflow * value;
         value_sum += value;
         largest = std::max(largest, value);
       }
       bounds_.magnitude[element] = magnitude;
       if (!finite) continue;  // compared exactly
       const double exact = AtMost(row_bounds_.Exact("out", element));
-      const double underflow =
-          bound.absolute * (value_sum + n * exact) + n * model_.smallest_subnormal;
+      underflow += bound.absolute * n * exact;
       const double arithmetic =
           bound.IsSharp()
               ? (numerator_error + exact * bound.normaliser + underflow) / (1.0 - bound.normaliser)
@@ -163,7 +164,7 @@ class BoundEvaluator {
       const double sharp =
           (bound.terms[t].perturbation * (1.0 + roundings) + p * (roundings + bound.normaliser)) /
               (1.0 - bound.normaliser) +
-          2.0 * bound.absolute;
+          2.0 * bound.terms[t].underflow;
       const double arithmetic = bound.IsSharp() ? sharp : 1.0 + 1.01 * CrudeWeight(bound);
       const auto element =
           static_cast<std::size_t>(flat * contract_.shape.kv_len + plan.terms[t].key);

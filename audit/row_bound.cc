@@ -80,6 +80,12 @@ RowBound RowBounds::Of(Index flat, const RowId& row, const RowPlan& plan) const 
     w.weight = WeightAtMost(certified_.conditions.weight[at]);
     w.perturbation =
         Perturbation(w.weight, w.log_softmax - w.gaussian_log, w.exponent + w.gaussian_error);
+    // What is flushed to 0 was no larger than the computed weight.
+    const double computed =
+        std::exp(std::min(w.log_softmax - w.gaussian_log + w.exponent + w.gaussian_error, 0.0));
+    w.underflow = std::min(2.0 * model_.smallest_normal,
+                           computed + (2.0 * n + 4.0) * model_.smallest_subnormal) +
+                  model_.weight_subnormal;
     // What is added to a score may overflow to -infinity where the weight is nothing anyway.
     const double largest =
         std::max(w.score.largest, matters ? w.score.magnitude + w.score.added : 0.0);

@@ -15,6 +15,7 @@ namespace attest {
 struct WeightBound {
   double weight = 0.0;          // p_j, with a local-p Gaussian
   double perturbation = 0.0;    // pi_j: error of the exactly normalised weight
+  double underflow = 0.0;       // omega_j: what underflow can do to it
   double softmax = 0.0;         // p_j without the Gaussian; the share of a sink
   double log_softmax = 0.0;     // its logarithm
   double exponent = 0.0;        // T_j: error of the exponent, without the Gaussian
@@ -32,7 +33,7 @@ struct RowBound {
   double normaliser = 0.0;         // tau: relative error of the computed denominator
   double exponent_error = 0.0;     // T: largest error of an exponent of a weight that matters
   double largest_exponent = 0.0;   // M: no smaller than the magnitude of the row maximum
-  double absolute = 0.0;           // what underflow can do to one weight
+  double absolute = 0.0;           // omega: what underflow can do to any weight
   bool in_range = true;
 
   // Whether tau is small enough to divide by 1 - tau. Written so that NaN is not.
