@@ -179,6 +179,8 @@ class Session {
     return Status();
   }
 
+  bool failed() const { return !findings_.empty(); }
+
   ordered_json ToJson(const std::vector<SuiteCase>& cases, std::uint64_t seed,
                       const std::string& command) const {
     const SubjectInfo& info = subject_.info();
@@ -346,12 +348,14 @@ class Session {
 Auditor::Auditor(std::vector<SuiteCase> cases, AuditOptions options)
     : cases_(std::move(cases)), options_(std::move(options)), expectations_(options_.threads) {}
 
-StatusOr<ordered_json> Auditor::Audit(const Subject& subject, const std::string& command) {
+StatusOr<ordered_json> Auditor::Audit(const Subject& subject, const std::string& command,
+                                      AuditExtent extent) {
   if (Status s = CheckFloatingPointEnvironment(); !s.ok()) return s;
   Session session(subject, expectations_, options_);
   for (std::size_t i = 0; i < cases_.size(); ++i) {
     if (Status s = session.RunCase(cases_[i]); !s.ok()) return s;
     if (options_.progress) options_.progress(subject.info().name, i + 1, cases_.size());
+    if (extent == AuditExtent::kFirstFailure && session.failed()) break;
   }
   return session.ToJson(cases_, options_.seed, command);
 }

@@ -24,6 +24,11 @@ struct AuditOptions {
   std::function<void(const std::string&, std::size_t, std::size_t)> progress;
 };
 
+enum class AuditExtent {
+  kAllCases,
+  kFirstFailure,  // no case after the first one that fails
+};
+
 // Holds the cases and their certified values, which are made once and used for every subject.
 class Auditor {
  public:
@@ -32,7 +37,8 @@ class Auditor {
   // Runs every case and every law; the result is an audit record ("attest_result": 1). `command` is
   // what reproduces it, for the manifest and the findings. An error only when the reference cannot
   // judge a case. A subject that takes none of the cases gives the verdict "nothing audited".
-  StatusOr<nlohmann::ordered_json> Audit(const Subject& subject, const std::string& command);
+  StatusOr<nlohmann::ordered_json> Audit(const Subject& subject, const std::string& command,
+                                         AuditExtent extent = AuditExtent::kAllCases);
 
   const std::vector<SuiteCase>& cases() const { return cases_; }
 

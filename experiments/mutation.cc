@@ -27,6 +27,12 @@ constexpr std::uint64_t kSeeds = 20;
 constexpr Index kQuickCalls = 60;
 constexpr Index kFullCalls = 1000;
 
+std::string CodesOf(const MutationRow& row) {
+  std::string codes;
+  for (const auto& [code, cases] : row.codes) codes += (codes.empty() ? "" : ", ") + code;
+  return codes;
+}
+
 StatusOr<std::unique_ptr<Auditor>> MakeAuditor(const std::string& suite, std::uint64_t seed) {
   StatusOr<std::vector<SuiteCase>> cases = MakeSuite(suite, seed);
   if (!cases.ok()) return cases.status();
@@ -35,29 +41,42 @@ StatusOr<std::unique_ptr<Auditor>> MakeAuditor(const std::string& suite, std::ui
   return std::make_unique<Auditor>(*std::move(cases), options);
 }
 
-// All rows; built-in kernels one after the other, because a SIMD target is forced for the whole
-// process, the others on several threads.
+// All rows. Built-in kernels go one after the other, because a SIMD target is forced for the whole
+// process; the others on several threads.
 class Scoreboard {
  public:
   explicit Scoreboard(const ExperimentOptions& options) : options_(options) {}
 
+  // Quick: every fault up to its first failing case, every control by the suite quick. Full: every
+  // case for every fault; controls and kernels by quick and standard, and by quick for more seeds.
   Status Run() {
-    const std::vector<MutationSubject> subjects = MutationSubjects(!options_.quick);
-    const auto is_kernel = [](const MutationSubject& s) { return s.kind == MutationKind::kKernel; };
-    const auto kernels = std::find_if(subjects.begin(), subjects.end(), is_kernel);
-    const std::vector<MutationSubject> plain(subjects.begin(), kernels);
+    std::vector<MutationSubject> plain = PlainSubjects();
+    std::vector<MutationSubject> kernels;
+    if (!options_.quick) kernels = KernelSubjects();
+    const auto controls = std::find_if(plain.begin(), plain.end(), [](const MutationSubject& s) {
+      return s.kind == MutationKind::kControl;
+    });
+    const std::vector<MutationSubject> faults(plain.begin(), controls);
+    plain.erase(plain.begin(), controls);
     const std::uint64_t seeds = options_.quick ? 1 : kSeeds;
-    all_ = plain.size() + static_cast<std::size_t>(seeds) * (subjects.size() - plain.size()) +
-           static_cast<std::size_t>(seeds - 1) * Controls(plain).size();
-    if (Status s = Examine(plain, std::vector<MutationSubject>(kernels, subjects.end()), 0);
-        !s.ok()) {
-      return s;
-    }
-    for (std::uint64_t seed = 1; seed < seeds; ++seed) {
-      if (Status s =
-              Examine(Controls(plain), std::vector<MutationSubject>(kernels, subjects.end()), seed);
-          !s.ok()) {
-        return s;
+    all_ = faults.size() + seeds * (plain.size() + kernels.size());
+    const AuditExtent extent = options_.quick ? AuditExtent::kFirstFailure : AuditExtent::kAllCases;
+    for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+      StatusOr<std::unique_ptr<Auditor>> quick = MakeAuditor("quick", options_.seed + seed);
+      if (!quick.ok()) return quick.status();
+      StatusOr<std::unique_ptr<Auditor>> standard = MakeAuditor("standard", options_.seed + seed);
+      if (!standard.ok()) return standard.status();
+      const std::vector<Auditor*> both{quick->get(), standard->get()};
+      const std::vector<Auditor*> only_quick{quick->get()};
+      // What quick misses goes on to standard.
+      if (seed == 0) {
+        if (Status s = Examine(faults, options_.threads, seed, both, extent); !s.ok()) return s;
+      }
+      const std::vector<Auditor*>& suites = seed == 0 && !options_.quick ? both : only_quick;
+      for (const auto& [subjects, threads] : {std::pair{plain, options_.threads}, {kernels, 1}}) {
+        if (Status s = Examine(subjects, threads, seed, suites, AuditExtent::kAllCases); !s.ok()) {
+          return s;
+        }
       }
     }
     return Status();
@@ -68,58 +87,26 @@ class Scoreboard {
   const std::vector<std::string>& false_alarms() const { return false_alarms_; }
 
  private:
-  static std::vector<MutationSubject> Controls(const std::vector<MutationSubject>& subjects) {
-    std::vector<MutationSubject> controls;
-    for (const MutationSubject& s : subjects) {
-      if (s.kind == MutationKind::kControl) controls.push_back(s);
-    }
-    return controls;
-  }
-
-  Status Examine(const std::vector<MutationSubject>& plain,
-                 const std::vector<MutationSubject>& kernels, std::uint64_t seed) {
-    // What quick misses goes on to standard; a full run judges what is right by both.
-    StatusOr<std::unique_ptr<Auditor>> quick = MakeAuditor("quick", options_.seed + seed);
-    if (!quick.ok()) return quick.status();
-    StatusOr<std::unique_ptr<Auditor>> standard = MakeAuditor("standard", options_.seed + seed);
-    if (!standard.ok()) return standard.status();
-    const std::vector<Auditor*> both{quick->get(), standard->get()};
-    const std::vector<Auditor*> only_quick{quick->get()};
-    const auto suites_of = [&](const MutationSubject& s) -> const std::vector<Auditor*>& {
-      return s.kind == MutationKind::kFault || !options_.quick ? both : only_quick;
-    };
-    const Index calls = options_.quick ? kQuickCalls : kFullCalls;
-    std::vector<StatusOr<MutationRow>> rows(plain.size() + kernels.size(),
-                                            StatusOr<MutationRow>(MutationRow{}));
+  Status Examine(const std::vector<MutationSubject>& subjects, int threads, std::uint64_t seed,
+                 const std::vector<Auditor*>& suites, AuditExtent extent) {
+    std::vector<StatusOr<MutationRow>> rows(subjects.size(), StatusOr<MutationRow>(MutationRow{}));
     std::mutex mutex;
-    const auto done = [&] {
+    ThreadPool pool(threads);
+    pool.Run(subjects.size(), [&](std::size_t i, std::size_t /*thread*/) {
+      rows[i] =
+          ExamineMutation(subjects[i], suites, extent, options_.quick ? kQuickCalls : kFullCalls);
       const std::lock_guard<std::mutex> lock(mutex);
       if (options_.progress) options_.progress(++done_, all_);
-    };
-    ThreadPool pool(options_.threads);
-    pool.Run(plain.size(), [&](std::size_t i, std::size_t /*thread*/) {
-      rows[i] = ExamineMutation(plain[i], suites_of(plain[i]), calls);
-      done();
     });
-    for (std::size_t i = 0; i < kernels.size(); ++i) {
-      rows[plain.size() + i] = ExamineMutation(kernels[i], suites_of(kernels[i]), calls);
-      done();
-    }
     for (StatusOr<MutationRow>& row : rows) {
       if (!row.ok()) return row.status();
-      Take(*std::move(row), seed);
+      if (row->subject.kind != MutationKind::kFault && !row->suite.empty()) {
+        false_alarms_.push_back(
+            fmt::format("{}, seed {}: {}", row->subject.name, options_.seed + seed, CodesOf(*row)));
+      }
+      if (seed == 0) rows_.push_back(*std::move(row));
     }
     return Status();
-  }
-
-  void Take(MutationRow row, std::uint64_t seed) {
-    if (row.subject.kind != MutationKind::kFault && !row.suite.empty()) {
-      std::string codes;
-      for (const auto& [code, cases] : row.codes) codes += (codes.empty() ? "" : ", ") + code;
-      false_alarms_.push_back(
-          fmt::format("{}, seed {}: {}", row.subject.name, options_.seed + seed, codes));
-    }
-    if (seed == 0) rows_.push_back(std::move(row));
   }
 
   const ExperimentOptions& options_;
@@ -149,13 +136,11 @@ StatusOr<ordered_json> RunMutation(const ExperimentOptions& options) {
   for (const MutationRow& row : board.rows()) {
     matrix.push_back(ToJson(row));
     Index cases = 0;
-    std::string codes;
     for (const auto& [family, count] : row.families) cases += count;
-    for (const auto& [code, count] : row.codes) codes += (codes.empty() ? "" : ", ") + code;
     if (row.subject.kind != MutationKind::kFault) {
       ++(row.subject.kind == MutationKind::kControl ? controls : kernels);
       right_rows.push_back({row.subject.name, row.subject.behaviour, row.subject.reference,
-                            row.cases_run, row.suite.empty() ? "none" : codes});
+                            row.cases_run, row.suite.empty() ? "none" : CodesOf(row)});
       continue;
     }
     ++faults;
@@ -193,11 +178,11 @@ StatusOr<ordered_json> RunMutation(const ExperimentOptions& options) {
   record["verdict"] = holds ? "reproduced" : "not reproduced";
   std::sort(seconds.begin(), seconds.end());
   record["summary"] = fmt::format(
-      "{} of {} faults killed, {} of them by the suite quick; {} false alarms on {} controls and "
-      "{} kernels ({}).",
-      killed, faults, killed_by_quick, alarms, controls, kernels,
-      options.quick ? "one seed, best SIMD target"
-                    : fmt::format("{} seeds, every SIMD target", kSeeds));
+      "{} of {} faults killed, {} of them by the suite quick; {} false alarms on {} controls{}.",
+      killed, faults, killed_by_quick, alarms, controls,
+      options.quick
+          ? std::string()
+          : fmt::format(" and {} pairs of kernel and SIMD target, {} seeds", kernels, kSeeds));
   record["faults"] = faults;
   record["killed"] = killed;
   record["killed_by_quick"] = killed_by_quick;

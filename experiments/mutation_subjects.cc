@@ -51,7 +51,7 @@ std::string SmallestCase(const Subject& subject, const std::vector<SuiteCase>& c
 
 }  // namespace
 
-std::vector<MutationSubject> MutationSubjects(bool all_targets) {
+std::vector<MutationSubject> PlainSubjects() {
   std::vector<MutationSubject> subjects;
   for (const FaultInfo& fault : Faults()) {
     subjects.push_back(
@@ -63,10 +63,14 @@ std::vector<MutationSubject> MutationSubjects(bool all_targets) {
     subjects.push_back(
         {MutationKind::kControl, control.name, "control", control.reason, control.reference});
   }
+  return subjects;
+}
+
+std::vector<MutationSubject> KernelSubjects() {
+  std::vector<MutationSubject> subjects;
   for (const BuiltinKernel& kernel : BuiltinKernels()) {
-    if (kernel.specimen) continue;
     for (const std::string_view target : RunnableTargets()) {
-      if (!all_targets && target != RunnableTargets().front()) continue;
+      if (kernel.specimen) continue;
       subjects.push_back({MutationKind::kKernel, kernel.name + "@" + std::string(target),
                           std::string(target), kernel.description, ""});
     }
@@ -80,14 +84,15 @@ StatusOr<std::unique_ptr<Subject>> MakeSubject(const MutationSubject& subject) {
 }
 
 StatusOr<MutationRow> ExamineMutation(const MutationSubject& subject,
-                                      const std::vector<Auditor*>& suites, Index calls) {
+                                      const std::vector<Auditor*>& suites, AuditExtent extent,
+                                      Index calls) {
   const StatusOr<std::unique_ptr<Subject>> made = MakeSubject(subject);
   if (!made.ok()) return made.status();
   MutationRow row;
   row.subject = subject;
   for (Auditor* const auditor : suites) {
     const double start = Now();
-    const StatusOr<ordered_json> record = auditor->Audit(**made, "");
+    const StatusOr<ordered_json> record = auditor->Audit(**made, "", extent);
     row.seconds += Now() - start;
     if (!record.ok()) return record.status();
     row.cases_run += (*record)["cases"]["run"].get<Index>();
@@ -99,7 +104,7 @@ StatusOr<MutationRow> ExamineMutation(const MutationSubject& subject,
     for (const ordered_json& result : (*record)["case_results"]) {
       if (result["status"] == "failed") ++row.families[result["family"]];
     }
-    if (calls > 0) row.smallest = SmallestCase(**made, auditor->cases(), *record, calls);
+    row.smallest = SmallestCase(**made, auditor->cases(), *record, calls);
     break;
   }
   return row;

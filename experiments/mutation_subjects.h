@@ -25,9 +25,10 @@ struct MutationSubject {
   std::string reference;
 };
 
-// Every fault, every control and the plain implementation without a fault; then the built-in
-// kernels but the specimens, on the best SIMD target or on `all_targets`.
-std::vector<MutationSubject> MutationSubjects(bool all_targets);
+// Every fault, the plain implementation without a fault, every control.
+std::vector<MutationSubject> PlainSubjects();
+// The built-in kernels but the specimens, on every SIMD target of this machine.
+std::vector<MutationSubject> KernelSubjects();
 StatusOr<std::unique_ptr<Subject>> MakeSubject(const MutationSubject& subject);
 
 struct MutationRow {
@@ -41,9 +42,10 @@ struct MutationRow {
 };
 
 // Audits by one suite after the other until one finds something. `calls` limits how long a minimal
-// case is looked for; 0: not at all.
+// case is looked for.
 StatusOr<MutationRow> ExamineMutation(const MutationSubject& subject,
-                                      const std::vector<Auditor*>& suites, Index calls);
+                                      const std::vector<Auditor*>& suites, AuditExtent extent,
+                                      Index calls);
 
 nlohmann::ordered_json ToJson(const MutationRow& row);
 
