@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "audit/expectation_cache.h"
 
-#include <span>
+#include <algorithm>
 #include <utility>
 
 #include "core/digest.h"
@@ -9,14 +9,20 @@
 namespace attest {
 
 StatusOr<const Expectation*> ExpectationCache::Of(const Case& problem) {
-  const std::string contract = ContractToJson(problem.contract);
-  const std::string digest = Sha256(std::as_bytes(std::span(contract))) + Sha256(problem.tensors);
+  const std::string digest = Sha256(problem.tensors);
   Slot* slot = nullptr;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::unique_ptr<Slot>& place = by_digest_[digest];
-    if (!place) place = std::make_unique<Slot>();
-    slot = place.get();
+    std::vector<std::unique_ptr<Slot>>& slots = by_tensors_[digest];
+    const auto found = std::find_if(slots.begin(), slots.end(), [&](const auto& candidate) {
+      return candidate->contract == problem.contract;
+    });
+    if (found != slots.end()) {
+      slot = found->get();
+    } else {
+      slot = slots.emplace_back(std::make_unique<Slot>()).get();
+      slot->contract = problem.contract;
+    }
   }
   const std::lock_guard<std::mutex> lock(slot->mutex);
   if (!slot->expectation) {

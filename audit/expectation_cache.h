@@ -2,10 +2,11 @@
 // Certified expectations of cases, made once however many subjects and laws ask for them.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "audit/judge.h"
 #include "core/case.h"
@@ -23,13 +24,15 @@ class ExpectationCache {
 
  private:
   struct Slot {
+    Contract contract;
     std::mutex mutex;
     std::unique_ptr<Expectation> expectation;
   };
 
   int threads_;
   std::mutex mutex_;  // of the map; slots have their own, so that several are made at a time
-  std::map<std::string, std::unique_ptr<Slot>> by_digest_;
+  // By the digest of the tensors; few contracts share them.
+  std::unordered_map<std::string, std::vector<std::unique_ptr<Slot>>> by_tensors_;
 };
 
 }  // namespace attest

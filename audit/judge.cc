@@ -29,6 +29,57 @@ double ErrorOf(const CertifiedValue& exact, double got) {
   return error < 0.0 ? 0.0 : error;
 }
 
+// One output of one case, with what judges its elements at hand.
+class OutputJudge {
+ public:
+  OutputJudge(const Expectation& expected, const std::string& tensor)
+      : expected_(expected),
+        certified_(expected.certified.outputs.at(tensor)),
+        bounds_(BoundsOf(expected, tensor)),
+        is_gradient_(IsGradient(tensor)),
+        is_out_(tensor == "out") {}
+
+  const CertifiedTensor& certified() const { return certified_; }
+  const std::vector<double>& bounds() const { return bounds_; }
+
+  bool IsJudged(std::size_t at) const {
+    const CertifiedValue& exact = certified_.values[at];
+    if (is_gradient_) return std::isfinite(exact.hi) && std::isfinite(bounds_[at]);
+    const std::vector<std::uint8_t>& in_range = expected_.bounds.row_in_range;
+    if (in_range[at / (certified_.values.size() / in_range.size())] == 0) return false;
+    const bool exactly = !std::isfinite(exact.hi) && exact.radius == 0.0;
+    return exactly || std::isfinite(bounds_[at]);
+  }
+
+  bool Conforms(std::size_t at, double got) const {
+    if (!IsJudged(at)) return true;
+    const CertifiedValue& exact = certified_.values[at];
+    if (std::isnan(exact.hi)) return std::isnan(got);
+    if (std::isinf(exact.hi) && exact.radius == 0.0) {
+      const bool may_vanish = is_out_ && expected_.bounds.vanishing_infinity[at] != 0;
+      return got == exact.hi || (may_vanish && std::isnan(got));
+    }
+    if (std::isinf(got)) {
+      // Right where the exact value, give or take the bound without the output's own rounding,
+      // rounds to infinity: from half a last place beyond the largest finite number on.
+      const FloatFormat& format = FormatOf(certified_.dtype);
+      const double u = format.unit_roundoff();
+      const double magnitude = std::fabs(exact.hi);
+      const double arithmetic = std::max(0.0, bounds_[at] - u * magnitude) / (1.0 + u);
+      return std::signbit(got) == std::signbit(exact.hi) &&
+             magnitude + arithmetic >= format.largest_finite() * (1.0 + u / 2.0);
+    }
+    return ErrorOf(exact, got) <= bounds_[at];
+  }
+
+ private:
+  const Expectation& expected_;
+  const CertifiedTensor& certified_;
+  const std::vector<double>& bounds_;
+  const bool is_gradient_;
+  const bool is_out_;
+};
+
 void Summarise(const Case& problem, Expectation* expected) {
   const Dimensions& s = problem.contract.shape;
   const Conditions& conditions = expected->certified.conditions;
@@ -84,15 +135,7 @@ StatusOr<Expectation> Expect(const Case& problem, int threads) {
 }
 
 bool IsJudged(const Expectation& expected, const std::string& tensor, std::size_t at) {
-  const std::vector<CertifiedValue>& values = expected.certified.outputs.at(tensor).values;
-  if (IsGradient(tensor)) {
-    return std::isfinite(values[at].hi) && std::isfinite(BoundsOf(expected, tensor)[at]);
-  }
-  const std::size_t row = at / (values.size() / expected.bounds.row_in_range.size());
-  if (expected.bounds.row_in_range[row] == 0) return false;
-  const CertifiedValue& exact = values[at];
-  const bool exactly = !std::isfinite(exact.hi) && exact.radius == 0.0;
-  return exactly || std::isfinite(BoundsOf(expected, tensor)[at]);
+  return OutputJudge(expected, tensor).IsJudged(at);
 }
 
 double BoundOf(const Expectation& expected, const std::string& tensor, std::size_t at) {
@@ -100,32 +143,14 @@ double BoundOf(const Expectation& expected, const std::string& tensor, std::size
 }
 
 bool Conforms(const Expectation& expected, const std::string& tensor, std::size_t at, double got) {
-  if (!IsJudged(expected, tensor, at)) return true;
-  const CertifiedTensor& certified = expected.certified.outputs.at(tensor);
-  const CertifiedValue& exact = certified.values[at];
-  if (std::isnan(exact.hi)) return std::isnan(got);
-  if (std::isinf(exact.hi) && exact.radius == 0.0) {
-    const bool may_vanish = tensor == "out" && expected.bounds.vanishing_infinity[at] != 0;
-    return got == exact.hi || (may_vanish && std::isnan(got));
-  }
-  const double bound = BoundsOf(expected, tensor)[at];
-  if (std::isinf(got)) {
-    // Right where the exact value, give or take the bound without the output's own rounding, rounds
-    // to infinity: from half a last place beyond the largest finite number on.
-    const FloatFormat& format = FormatOf(certified.dtype);
-    const double u = format.unit_roundoff();
-    const double magnitude = std::fabs(exact.hi);
-    const double arithmetic = std::max(0.0, bound - u * magnitude) / (1.0 + u);
-    return std::signbit(got) == std::signbit(exact.hi) &&
-           magnitude + arithmetic >= format.largest_finite() * (1.0 + u / 2.0);
-  }
-  return ErrorOf(exact, got) <= bound;
+  return OutputJudge(expected, tensor).Conforms(at, got);
 }
 
 TensorVerdict Judge(const Expectation& expected, const std::string& tensor, const Tensor& got) {
-  const CertifiedTensor& certified = expected.certified.outputs.at(tensor);
+  const OutputJudge judge(expected, tensor);
+  const CertifiedTensor& certified = judge.certified();
   const FloatFormat& format = FormatOf(certified.dtype);
-  const std::vector<double>& bounds = BoundsOf(expected, tensor);
+  const std::vector<double>& bounds = judge.bounds();
   TensorVerdict verdict;
   verdict.tensor = tensor;
   verdict.elements = got.size();
@@ -134,13 +159,13 @@ TensorVerdict Judge(const Expectation& expected, const std::string& tensor, cons
     const auto at = static_cast<std::size_t>(flat);
     const CertifiedValue& exact = certified.values[at];
     const double value = got.At(flat);
-    if (!IsJudged(expected, tensor, at)) {
+    if (!judge.IsJudged(at)) {
       ++verdict.not_judged;
       continue;
     }
     const bool same = value == exact.nearest || (std::isnan(value) && std::isnan(exact.nearest));
     if (!same) ++verdict.not_correctly_rounded;
-    const bool conforms = Conforms(expected, tensor, at, value);
+    const bool conforms = judge.Conforms(at, value);
     if (!conforms) ++verdict.violations;
 
     const bool comparable = std::isfinite(value) && std::isfinite(exact.hi);

@@ -39,24 +39,32 @@ struct Dimensions {
   Index qk_dim = 1;
   Index k_dim = 1;
   Index v_dim = 1;
+
+  bool operator==(const Dimensions&) const = default;
 };
 
 // The factor of a score: the real number 1/sqrt(D_k), not its rounding, or an exact double.
 struct Scale {
   bool rsqrt_dk = true;
   double value = 1.0;  // used when rsqrt_dk is false
+
+  bool operator==(const Scale&) const = default;
 };
 
 // -left <= j - (i + o) <= right; -1 is unbounded on that side.
 struct Window {
   Index left = -1;
   Index right = -1;
+
+  bool operator==(const Window&) const = default;
 };
 
 // Luong's local attention: |j - center| <= half_width, weights times a Gaussian when asked for.
 struct LocalWindow {
   double half_width = 0.0;
   bool gaussian = false;
+
+  bool operator==(const LocalWindow&) const = default;
 };
 
 // The arithmetic that an implementation declares; see docs/bounds.md for the profiles.
@@ -67,6 +75,8 @@ struct Arithmetic {
   double exp_ulp = 2.0;                // |got - exact| / ulp(exact) of its exponential
   bool deterministic = false;
   bool batch_invariant = false;
+
+  bool operator==(const Arithmetic&) const = default;
 };
 
 struct Contract {
@@ -89,6 +99,7 @@ struct Contract {
   std::vector<std::string> outputs;
   Arithmetic arithmetic;
 
+  bool operator==(const Contract&) const = default;
   bool Wants(std::string_view output) const;
   // lse, bias-like tensors and gradients of theirs: f64 for f64, f32 otherwise.
   DType wide_dtype() const { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }

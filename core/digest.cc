@@ -5,6 +5,7 @@
 #include <openssl/sha.h>
 
 #include <array>
+#include <string_view>
 #include <vector>
 
 namespace attest {
@@ -12,7 +13,12 @@ namespace attest {
 std::string Sha256(std::span<const std::byte> bytes) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
   SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
-  return fmt::format("{:02x}", fmt::join(digest, ""));
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hexadecimal;
+  for (const unsigned char byte : digest) {
+    hexadecimal += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return hexadecimal;
 }
 
 std::string Sha256(const TensorMap& tensors) {

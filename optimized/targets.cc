@@ -28,16 +28,24 @@ HWY_EXPORT(NameOfCompiledTarget);
 
 std::int64_t forced_target = 0;  // as given to Highway; 0: not forced
 
+// Highway's own answer, asked for once: each time it asks the processor, which is slow in a virtual
+// machine.
+std::int64_t SupportedTargets() {
+  static const std::int64_t targets = hwy::SupportedTargets();
+  return targets;
+}
+
 void SetForcedTarget(std::int64_t target) {
+  const std::int64_t supported = SupportedTargets();  // before anything is forced
   hwy::SetSupportedTargetsForTest(target);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  hwy::GetChosenTarget().Update(target != 0 ? target : supported);
   forced_target = target;
 }
 
 // Lower bits are better targets. The baseline can always run: it is what the compiler may assume
 // everywhere, even where Highway's own library was built with another fallback.
 std::int64_t RunnableMask() {
-  static const std::int64_t mask = (hwy::SupportedTargets() & HWY_TARGETS) | HWY_STATIC_TARGET;
+  static const std::int64_t mask = (SupportedTargets() & HWY_TARGETS) | HWY_STATIC_TARGET;
   return mask;
 }
 
