@@ -213,7 +213,7 @@ ScoreError ScoreErrors::Of(const RowId& row, const KeyTerm& term, double dot_con
   const auto stored = [&](double magnitude) {
     if (model_.score_roundoff == 0.0) return 0.0;
     return Gamma(stores, model_.score_roundoff) * magnitude +
-           model_.weight_subnormal * stores * (scale_ + 1.0);
+           model_.weight_subnormal * stores * (scale_ + 1.0 + contract_.softcap);
   };
   if (capped) {
     result.raw += stored(result.magnitude + result.raw);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attest audit: judges one implementation.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <set>
@@ -60,6 +61,9 @@ StatusOr<std::vector<SuiteCase>> GatherCases(const AuditCommand& options, std::u
   return all;
 }
 
+// Findings that are printed in full, and for which minimal cases are looked for.
+constexpr std::size_t kMostPrinted = 6;
+
 void PrintSummary(const ordered_json& record) {
   const ordered_json& cases = record["cases"];
   fmt::print("{}: {}\n", record["implementation"]["name"].get<std::string>(),
@@ -67,7 +71,13 @@ void PrintSummary(const ordered_json& record) {
   fmt::print("cases: {} run, {} passed, {} failed, {} unsupported\n", cases["run"].get<Index>(),
              cases["passed"].get<Index>(), cases["failed"].get<Index>(),
              cases["unsupported"].get<Index>());
-  for (const ordered_json& finding : record["findings"]) {
+  std::set<std::string> more;  // codes; one mistake breaks many laws
+  for (std::size_t i = 0; i < record["findings"].size(); ++i) {
+    const ordered_json& finding = record["findings"][i];
+    if (i >= kMostPrinted) {
+      more.insert(finding["code"].get<std::string>());
+      continue;
+    }
     fmt::print("finding {}: {}\n  {} case(s), worst '{}', tensor '{}'",
                finding["code"].get<std::string>(), finding["title"].get<std::string>(),
                finding["cases"].get<Index>(), finding["case"].get<std::string>(),
@@ -79,6 +89,10 @@ void PrintSummary(const ordered_json& record) {
     }
     fmt::print("\n  {}\n", finding["explanation"].get<std::string>());
     if (finding.contains("minimal")) PrintMinimal(finding["minimal"]);
+  }
+  if (!more.empty()) {
+    fmt::print("{} more findings (--json has them all): {}\n",
+               record["findings"].size() - kMostPrinted, fmt::join(more, ", "));
   }
   for (const ordered_json& remark : record["remarks"]) {
     fmt::print("remark: {}\n", remark.get<std::string>());
@@ -115,8 +129,8 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   // Results that were recorded elsewhere exist for the cases as they are alone.
   if (!options.no_shrink && options.results.empty()) {
     const std::string subject_argument = "--kernel " + ShellQuoted(options.kernel);
-    if (Status s =
-            AddMinimalCases(**subject, auditor.cases(), subject_argument, options.out, &*record);
+    if (Status s = AddMinimalCases(**subject, auditor.cases(), subject_argument, options.out,
+                                   kMostPrinted, &*record);
         !s.ok()) {
       return s;
     }

@@ -16,8 +16,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Findings of one fault are many; the first ones say what it is.
-constexpr std::size_t kMostFindings = 20;
 constexpr double kSecondsPerFinding = 5.0;
 constexpr Index kCallsPerFinding = 1500;
 
@@ -25,9 +23,9 @@ constexpr Index kCallsPerFinding = 1500;
 
 Status AddMinimalCases(const Subject& subject, const std::vector<SuiteCase>& cases,
                        const std::string& subject_argument, const std::string& out,
-                       ordered_json* record) {
+                       std::size_t most, ordered_json* record) {
   ordered_json& findings = (*record)["findings"];
-  const std::size_t count = std::min(findings.size(), kMostFindings);
+  const std::size_t count = std::min(findings.size(), most);
   const std::filesystem::path directory = std::filesystem::path(out) / "minimal";
   if (count > 0 && !out.empty()) {
     if (Status s = PrepareDirectory(directory.string()); !s.ok()) return s;

@@ -12,14 +12,14 @@
 
 namespace attest {
 
-// Shrinks the worst case of each of the first findings of a record and gives the finding a field
-// "minimal": "description" in words, and, where `out` is not empty, "case", a file in out/minimal,
-// and "replay", the command that audits it ("attest audit SUBJECT_ARGUMENT --cases FILE"). A
-// finding that does not show when its case is run alone, as those of unrepeatable subjects may,
-// gets none.
+// Shrinks the worst case of each of the first `most` findings of a record and gives the finding a
+// field "minimal": "description" in words, and, where `out` is not empty, "case", a file in
+// out/minimal, and "replay", the command that audits it ("attest audit SUBJECT_ARGUMENT --cases
+// FILE"). A finding that does not show when its case is run alone, as those of unrepeatable
+// subjects may, gets none.
 Status AddMinimalCases(const Subject& subject, const std::vector<SuiteCase>& cases,
                        const std::string& subject_argument, const std::string& out,
-                       nlohmann::ordered_json* record);
+                       std::size_t most, nlohmann::ordered_json* record);
 
 // The field "minimal" below its finding.
 void PrintMinimal(const nlohmann::ordered_json& minimal);
