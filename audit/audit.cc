@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "audit/law.h"
@@ -62,12 +64,18 @@ std::size_t RankOf(const std::string& code) {
   return static_cast<std::size_t>(kind - kinds.begin());
 }
 
+// Position of an output in OutputNames(): `out` comes first.
+std::size_t PositionOf(const std::string& tensor) {
+  const std::vector<std::string_view>& names = OutputNames();
+  return static_cast<std::size_t>(std::find(names.begin(), names.end(), tensor) - names.begin());
+}
+
 // Findings of one kind on one tensor are told once, by the worst case.
 class FindingList {
  public:
   void Add(const std::string& code, const std::string& tensor, const std::string& case_name,
            const std::string& explanation, const std::optional<Witness>& worst) {
-    Entry& entry = entries_[{RankOf(code), tensor}];
+    Entry& entry = entries_[{RankOf(code), PositionOf(tensor), tensor}];
     entry.cases.insert(case_name);
     const bool worse = entry.cases.size() == 1 ||
                        (worst && (!entry.worst || worst->bound_ratio > entry.worst->bound_ratio));
@@ -82,11 +90,12 @@ class FindingList {
   ordered_json ToJson(const std::string& reproducer) const {
     ordered_json list = ordered_json::array();
     for (const auto& [key, entry] : entries_) {
-      const FindingKind& kind = FindingKinds()[key.first];
+      const auto& [rank, position, tensor] = key;
+      const FindingKind& kind = FindingKinds()[rank];
       ordered_json finding{{"code", kind.code},
                            {"title", kind.title},
                            {"case", entry.case_name},
-                           {"tensor", key.second},
+                           {"tensor", tensor},
                            {"explanation", entry.explanation},
                            {"cases", entry.cases.size()},
                            {"reproducer", reproducer}};
@@ -109,7 +118,8 @@ class FindingList {
     std::string explanation;
     std::optional<Witness> worst;
   };
-  std::map<std::pair<std::size_t, std::string>, Entry> entries_;  // by rank and tensor
+  // By rank, position and tensor.
+  std::map<std::tuple<std::size_t, std::size_t, std::string>, Entry> entries_;
 };
 
 struct LawCount {

@@ -17,27 +17,11 @@
 #include "audit/judge.h"
 #include "audit/suite.h"
 #include "properties/gradient_case.h"
+#include "properties/profile_case.h"
 #include "properties/right_gradient.h"
 
 namespace attest {
 namespace {
-
-struct ProfileCase {
-  DType dtype;
-  const char* profile;
-};
-constexpr ProfileCase kF32{DType::kF32, "f32"};
-constexpr ProfileCase kF64{DType::kF64, "f64"};
-constexpr ProfileCase kBF16Flash{DType::kBF16, "bf16-flash"};
-constexpr ProfileCase kF16Flash{DType::kF16, "f16-flash"};
-constexpr ProfileCase kBF16Math{DType::kBF16, "bf16-math"};
-constexpr ProfileCase kF16Math{DType::kF16, "f16-math"};
-
-std::string NameOf(const ProfileCase& profile) {
-  std::string name = profile.profile;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
 
 // The bias of a case broadcast over some of its axes, which axes depending on `which`.
 void BroadcastBias(unsigned which, Case* problem) {

@@ -17,6 +17,7 @@
 #include "properties/broken_subjects.h"
 #include "properties/combined_case.h"
 #include "properties/gradient_case.h"
+#include "properties/profile_case.h"
 #include "properties/right_gradient.h"
 #include "properties/right_variant.h"
 #include "reference/certify.h"
@@ -71,23 +72,6 @@ void ExpectLawful(const Subject& subject, const Case& problem, const std::string
 std::size_t Applied(const std::map<std::string, int>& applied) {
   return static_cast<std::size_t>(std::count_if(applied.begin(), applied.end(),
                                                 [](const auto& law) { return law.second > 0; }));
-}
-
-struct ProfileCase {
-  DType dtype;
-  const char* profile;
-};
-constexpr ProfileCase kF32{DType::kF32, "f32"};
-constexpr ProfileCase kF64{DType::kF64, "f64"};
-constexpr ProfileCase kBF16Flash{DType::kBF16, "bf16-flash"};
-constexpr ProfileCase kF16Flash{DType::kF16, "f16-flash"};
-constexpr ProfileCase kBF16Math{DType::kBF16, "bf16-math"};
-constexpr ProfileCase kF16Math{DType::kF16, "f16-math"};
-
-std::string NameOf(const ProfileCase& profile) {
-  std::string name = profile.profile;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
 }
 
 // Numbers that are not finite, or subnormal, among q, k and v.
