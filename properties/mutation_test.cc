@@ -23,9 +23,8 @@ TEST(Mutation, EveryFaultIsKilledAndNothingRightIsFlagged) {
   EXPECT_GE(r["controls"], 17);
   EXPECT_EQ(r["false_alarms"], 0) << r["alarms"];
   EXPECT_EQ(r["verdict"], "reproduced") << r["summary"];
-  EXPECT_EQ(r["matrix"].size(),
-            r["faults"].get<std::size_t>() + r["controls"].get<std::size_t>() +
-                r["kernels"].get<std::size_t>());
+  EXPECT_EQ(r["matrix"].size(), r["faults"].get<std::size_t>() + r["controls"].get<std::size_t>() +
+                                    r["kernels"].get<std::size_t>());
 }
 
 }  // namespace
