@@ -2,6 +2,7 @@
 #include "audit/case_slice.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <string>
 
@@ -64,13 +65,21 @@ Tensor TakeEntries(const Tensor& tensor, std::size_t axis, const std::vector<Ind
   Shape shape = tensor.shape();
   const Index extent = shape[axis];
   shape[axis] = static_cast<Index>(entries.size());
-  Index inner = 1;
-  for (std::size_t a = axis + 1; a < tensor.rank(); ++a) inner *= shape[a];
+  Index outer = 1;
+  std::size_t run = SizeOf(tensor.dtype());  // bytes of one entry
+  for (std::size_t a = 0; a < shape.size(); ++a) {
+    if (a < axis) outer *= shape[a];
+    if (a > axis) run *= static_cast<std::size_t>(shape[a]);
+  }
   Tensor result(tensor.dtype(), shape);
-  for (Index i = 0; i < result.size(); ++i) {
-    const Index outer = i / (inner * shape[axis]);
-    const Index from = entries[static_cast<std::size_t>(i / inner % shape[axis])];
-    result.Set(i, tensor.At((outer * extent + from) * inner + i % inner));
+  if (run == 0) return result;
+  std::byte* to = result.bytes();
+  for (Index o = 0; o < outer; ++o) {
+    for (const Index entry : entries) {
+      const auto from = static_cast<std::size_t>(o * extent + std::max<Index>(entry, 0)) * run;
+      if (entry >= 0) std::memcpy(to, tensor.bytes() + from, run);
+      to += run;
+    }
   }
   return result;
 }

@@ -31,7 +31,8 @@ Index Extent(const Case& problem, CaseAxis axis);
 // the shorter case.
 Case KeepEntries(const Case& problem, CaseAxis axis, const std::vector<Index>& entries);
 
-// `tensor` with these entries of one of its axes.
+// `tensor` with these entries of one of its axes: a part, a permutation, repetitions; -1 is an
+// entry of zeros.
 Tensor TakeEntries(const Tensor& tensor, std::size_t axis, const std::vector<Index>& entries);
 
 }  // namespace attest

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
+
+#include "audit/case_slice.h"
 
 namespace attest {
 namespace {
@@ -92,19 +93,6 @@ void ForRuns(const Shape& shape, std::size_t axis, const std::vector<Index>& fro
       to += inner;
     }
   }
-}
-
-Tensor Selected(const Tensor& tensor, std::size_t axis, const std::vector<Index>& from) {
-  Shape shape = tensor.shape();
-  shape[axis] = static_cast<Index>(from.size());
-  Tensor result(tensor.dtype(), shape);
-  const std::size_t width = SizeOf(tensor.dtype());
-  ForRuns(tensor.shape(), axis, from, [&](Index to, Index source, Index count) {
-    std::memcpy(result.bytes() + static_cast<std::size_t>(to) * width,
-                tensor.bytes() + static_cast<std::size_t>(source) * width,
-                static_cast<std::size_t>(count) * width);
-  });
-  return result;
 }
 
 }  // namespace
@@ -220,7 +208,7 @@ Case Select(const Case& problem, const Selections& selections) {
     for (auto& [name, tensor] : selected.tensors) {
       const std::optional<std::size_t> axis = AxisOf(name, s.axis);
       if (!axis || (Broadcasts(name) && tensor.shape()[*axis] == 1)) continue;
-      tensor = Selected(tensor, *axis, s.from);
+      tensor = TakeEntries(tensor, *axis, s.from);
     }
   }
   return selected;
