@@ -24,6 +24,14 @@ using nlohmann::ordered_json;
 // A law that so many cases break is broken; it is not checked on further ones.
 constexpr Index kMostViolations = 10;
 
+// An audit ends early after so many calls that ended the implementation's process, each of which
+// costs a start or a time limit.
+constexpr Index kMostCrashes = 50;
+constexpr Index kMostTimeouts = 3;
+
+// Different reasons for unsupported cases that are remarks of their own.
+constexpr std::size_t kMostReasons = 20;
+
 std::string_view NameOf(EmptyRow policy) {
   switch (policy) {
     case EmptyRow::kZero:
@@ -36,23 +44,27 @@ std::string_view NameOf(EmptyRow policy) {
   return "";
 }
 
-// The case as a subject is asked it, here and by the laws: for the forward outputs that it declares
-// to give (and all gradients), by its declared policy for empty rows. Nothing where it is asked as
-// it is.
+// The case as a subject is asked it, here and by the laws: for the outputs that it declares to
+// give, by its declared policy for empty rows and in its declared arithmetic. Nothing where it is
+// asked as it is.
 std::optional<Case> AskedOf(const SubjectInfo& info, const Case& problem) {
   std::vector<std::string> outputs;
   for (const std::string& output : problem.contract.outputs) {
-    const bool given =
-        info.outputs.empty() || output.starts_with("grad_") || info.outputs.contains(output);
-    if (given) outputs.push_back(output);
+    if (info.outputs.empty() || info.outputs.contains(output)) outputs.push_back(output);
   }
-  const EmptyRow policy = info.empty_row.value_or(problem.contract.empty_row);
-  if (outputs == problem.contract.outputs && policy == problem.contract.empty_row) {
-    return std::nullopt;
+  Contract contract = problem.contract;
+  contract.outputs = std::move(outputs);
+  contract.empty_row = info.empty_row.value_or(contract.empty_row);
+  for (const Arithmetic& declared : info.arithmetic) {
+    if (!declared.profile.empty() && !HasProfile(contract.dtype, declared.profile)) continue;
+    const std::string profile = contract.arithmetic.profile;
+    contract.arithmetic = declared;
+    if (declared.profile.empty()) contract.arithmetic.profile = profile;
+    break;
   }
+  if (contract == problem.contract) return std::nullopt;
   Case asked = problem;
-  asked.contract.outputs = std::move(outputs);
-  asked.contract.empty_row = policy;
+  asked.contract = std::move(contract);
   return asked;
 }
 
@@ -153,21 +165,20 @@ class Session {
       case Outcome::Kind::kUnsupported:
         ++unsupported_;
         status = "unsupported";
-        unsupported_reasons_.insert(outcome.message);
+        ++unsupported_reasons_[outcome.message];
         break;
-      case Outcome::Kind::kError:
-        ++failed_;
-        status = "failed";
-        findings_.Add("error", "", problem.name, outcome.message, std::nullopt);
-        break;
-      case Outcome::Kind::kTrespassed:
-        ++failed_;
-        status = "failed";
-        findings_.Add("trespass", "", problem.name, outcome.message, std::nullopt);
+      case Outcome::Kind::kFailed:
+        status = CountFailure(outcome.code) ? "crashed" : "failed";
+        ++(status == "crashed" ? crashed_ : failed_);
+        findings_.Add(outcome.code, "", problem.name, outcome.message, std::nullopt);
         break;
       case Outcome::Kind::kOk: {
         result["outputs"] = ordered_json::array();
-        const bool conforms = JudgeOutputs(problem, expected, outcome, &result["outputs"]);
+        bool conforms = JudgeOutputs(problem, expected, outcome, &result["outputs"]);
+        for (const Complaint& complaint : outcome.complaints) {
+          findings_.Add(complaint.code, "", problem.name, complaint.message, std::nullopt);
+          conforms = false;
+        }
         const bool lawful = RunLaws(problem);
         if (conforms && lawful && case_elements_ > 0 && case_judged_ == 0) {
           ++unsupported_;
@@ -191,10 +202,14 @@ class Session {
 
   bool failed() const { return !findings_.empty(); }
 
+  // Whether the rest of the cases would cost more than it says; they are counted as not run.
+  bool IsHopeless() const { return ended_ >= kMostCrashes || timeouts_ >= kMostTimeouts; }
+  void Leave(std::size_t cases) { not_run_ = static_cast<Index>(cases); }
+
   ordered_json ToJson(const std::vector<SuiteCase>& cases, std::uint64_t seed,
                       const std::string& command) const {
     const SubjectInfo& info = subject_.info();
-    const Index judged = passed_ + failed_;
+    const Index judged = passed_ + failed_ + crashed_;
     ordered_json record;
     record["attest_result"] = 1;
     record["verdict"] =
@@ -205,6 +220,8 @@ class Session {
                                 {"target", info.target},
                                 {"deterministic", info.deterministic},
                                 {"batch_invariant", info.batch_invariant}};
+    if (!info.declared.empty()) record["implementation"]["declared"] = info.declared;
+    if (!info.assumptions.empty()) record["implementation"]["assumptions"] = info.assumptions;
     std::vector<std::string> suites;
     std::string inputs_digest;
     for (const SuiteCase& item : cases) {
@@ -214,11 +231,9 @@ class Session {
       inputs_digest += Sha256(item.problem.tensors);
     }
     record["suites"] = suites;
-    record["cases"] = {{"run", judged},
-                       {"passed", passed_},
-                       {"failed", failed_},
-                       {"unsupported", unsupported_},
-                       {"crashed", 0}};
+    record["cases"] = {{"run", judged},       {"passed", passed_},
+                       {"failed", failed_},   {"unsupported", unsupported_},
+                       {"crashed", crashed_}, {"not_run", not_run_}};
     record["elements"] = {{"compared", elements_}, {"not_judged", not_judged_}};
     record["findings"] = findings_.ToJson(command);
     record["laws"] = ordered_json::array();
@@ -231,7 +246,13 @@ class Session {
                                 {"violations", count->second.violations}});
     }
     record["case_results"] = case_results_;
-    std::vector<std::string> remarks(unsupported_reasons_.begin(), unsupported_reasons_.end());
+    std::vector<std::string> remarks = UnsupportedRemarks();
+    if (not_run_ > 0) {
+      remarks.push_back(fmt::format(
+          "the audit ended early, after {} calls that ended the process ({} by the time limit): {} "
+          "cases were not run",
+          ended_, timeouts_, not_run_));
+    }
     if (not_judged_ > 0) {
       remarks.push_back(fmt::format(
           "{} of {} elements were not judged: they are out of the profile's range (intermediate "
@@ -301,12 +322,38 @@ class Session {
   // The case asks for nothing that the subject declares to give.
   Status DeclineCase(const SuiteCase& item) {
     ++unsupported_;
-    unsupported_reasons_.insert("outputs: it declares to give none of those that a case asks for");
+    ++unsupported_reasons_["outputs: it gives none of those that the case asks for"];
     case_results_.push_back({{"case", item.problem.name},
                              {"suite", item.suite},
                              {"family", item.family},
                              {"status", "unsupported"}});
     return Status();
+  }
+
+  // Whether the implementation's process ended; counts it.
+  bool CountFailure(const std::string& code) {
+    if (code == "timeout") ++timeouts_;
+    const bool ended = code == "crash" || code == "timeout" || code == "memory";
+    if (ended) ++ended_;
+    return ended;
+  }
+
+  // The reasons that most cases had, with their numbers.
+  std::vector<std::string> UnsupportedRemarks() const {
+    std::vector<std::pair<Index, std::string>> reasons;
+    for (const auto& [reason, count] : unsupported_reasons_) reasons.emplace_back(-count, reason);
+    std::sort(reasons.begin(), reasons.end());
+    std::vector<std::string> remarks;
+    Index rest = 0;
+    for (const auto& [negative, reason] : reasons) {
+      if (remarks.size() < kMostReasons) {
+        remarks.push_back(fmt::format("unsupported: {} ({} cases)", reason, -negative));
+      } else {
+        rest -= negative;
+      }
+    }
+    if (rest > 0) remarks.push_back(fmt::format("unsupported for other reasons: {} cases", rest));
+    return remarks;
   }
 
   bool RunLaws(const Case& problem) {
@@ -326,6 +373,14 @@ class Session {
       ++count.violations;
       lawful = false;
       const Violation& v = *result.violation;
+      if (!result.failure.empty()) {
+        CountFailure(result.failure);
+        findings_.Add(result.failure, "", problem.name,
+                      fmt::format("{} (while law {} was checked)", v.explanation, law.name),
+                      std::nullopt);
+        if (IsHopeless()) break;
+        continue;
+      }
       Witness witness;
       witness.index = v.index;
       witness.got = v.got;
@@ -340,12 +395,16 @@ class Session {
   const AuditOptions& options_;
   FindingList findings_;
   std::map<std::string, LawCount> laws_;
-  std::set<std::string> unsupported_reasons_;
+  std::map<std::string, Index> unsupported_reasons_;
   ordered_json case_results_ = ordered_json::array();
   std::string outputs_digest_;
   Index passed_ = 0;
   Index failed_ = 0;
   Index unsupported_ = 0;
+  Index crashed_ = 0;
+  Index not_run_ = 0;
+  Index ended_ = 0;  // calls that ended the process, those of laws included
+  Index timeouts_ = 0;
   Index elements_ = 0;
   Index not_judged_ = 0;
   Index other_policy_ = 0;   // cases that state another than the subject declares
@@ -366,6 +425,10 @@ StatusOr<ordered_json> Auditor::Audit(const Subject& subject, const std::string&
     if (Status s = session.RunCase(cases_[i]); !s.ok()) return s;
     if (options_.progress) options_.progress(subject.info().name, i + 1, cases_.size());
     if (extent == AuditExtent::kFirstFailure && session.failed()) break;
+    if (session.IsHopeless()) {
+      session.Leave(cases_.size() - i - 1);
+      break;
+    }
   }
   return session.ToJson(cases_, options_.seed, command);
 }
@@ -377,7 +440,14 @@ const std::vector<FindingKind>& FindingKinds() {
         {"non-finite", "NaN or infinity where a number is exact, or the other way round"},
         {"missing-output", "an output that was asked for is missing"},
         {"error", "the implementation reported an error"},
+        {"crash", "the implementation's process ended during the call"},
+        {"timeout", "no answer within the time limit"},
+        {"memory", "the implementation took more memory than the limit"},
+        {"garbage", "the answer is no line of the protocol"},
+        {"bad-result", "the result file cannot be read or has a wrong type or shape"},
         {"trespass", "the implementation wrote where it must not"},
+        {"printed", "the implementation wrote to standard output"},
+        {"fp-state", "the implementation left the floating-point state changed"},
     };
     for (const Law& law : Laws()) list.push_back({"law-" + law.name, "broken: " + law.description});
     return list;

@@ -24,6 +24,8 @@ struct Violation {
 struct LawResult {
   bool applied = false;  // false: the law says nothing about this case or subject
   std::optional<Violation> violation;
+  // Where a call failed while the law was checked: the code of that finding.
+  std::string failure{};
 };
 
 // Audits run a law on cases of up to so many scores (B Hq Tq Tk). Laws that are judged by the

@@ -101,8 +101,8 @@ std::optional<TensorMap> RunOk(const Subject& subject, const Case& problem, LawR
                                const CallOptions& options) {
   if (problem.contract.outputs.empty()) return std::nullopt;
   Outcome outcome = subject.Run(problem, options);
-  if (outcome.kind == Outcome::Kind::kError || outcome.kind == Outcome::Kind::kTrespassed) {
-    *result = {true, Violation{"", {}, kNaN, kNaN, outcome.message}};
+  if (outcome.kind == Outcome::Kind::kFailed) {
+    *result = {true, Violation{"", {}, kNaN, kNaN, outcome.message}, outcome.code};
     return std::nullopt;
   }
   if (outcome.kind != Outcome::Kind::kOk) return std::nullopt;

@@ -23,13 +23,13 @@ class RecordedSubject : public Subject {
       if (file.empty() && std::filesystem::exists(candidate)) file = candidate;
     }
     if (file.empty()) {
-      return {Outcome::Kind::kUnsupported,
-              fmt::format("no result for case '{}' in {}", problem.name, directory_.string()),
-              {}};
+      return Outcome::Unsupported("no result for the case in " + directory_.string());
     }
     StatusOr<TensorMap> outputs = ReadResult(file, problem);
-    if (!outputs.ok()) return {Outcome::Kind::kUnreadable, outputs.status().message(), {}};
-    return {Outcome::Kind::kOk, "", *std::move(outputs)};
+    if (!outputs.ok()) {
+      return {.kind = Outcome::Kind::kUnreadable, .message = outputs.status().message()};
+    }
+    return Outcome::Ok(*std::move(outputs));
   }
 
  private:
@@ -60,25 +60,24 @@ Outcome InProcessSubject::Run(const Case& problem, const CallOptions& options) c
   // There is always a place for `out`, so that no subject needs one of its own.
   if (!outputs.contains("out")) add_output("out");
   if (!valid) {
-    return {Outcome::Kind::kUnsupported,
-            fmt::format("layout {}: no address space for it here", NameOf(layout)),
-            {}};
+    return Outcome::Unsupported(
+        fmt::format("layout {}: no address space for it here", NameOf(layout)));
   }
   const Status status = Call(problem.contract, inputs, outputs, options.threads);
   if (status.code() == StatusCode::kUnsupported) {
-    return {Outcome::Kind::kUnsupported, status.message(), {}};
+    return Outcome::Unsupported(status.message());
   }
-  if (!status.ok()) return {Outcome::Kind::kError, status.message(), {}};
+  if (!status.ok()) return Outcome::Failed("error", status.message());
 
   Outcome outcome;
   for (const auto& [name, buffer] : inputs) {
     if (!buffer.GuardsIntact() || !buffer.Holds(problem.tensors.at(name))) {
-      return {Outcome::Kind::kTrespassed, "wrote to or around the input '" + name + "'", {}};
+      return Outcome::Failed("trespass", "wrote to or around the input '" + name + "'");
     }
   }
   for (const auto& [name, buffer] : outputs) {
     if (!buffer.GuardsIntact()) {
-      return {Outcome::Kind::kTrespassed, "wrote outside the output '" + name + "'", {}};
+      return Outcome::Failed("trespass", "wrote outside the output '" + name + "'");
     }
     if (problem.contract.Wants(name)) outcome.outputs.emplace(name, buffer.Copy());
   }

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "audit/guarded_tensor.h"
@@ -26,11 +28,15 @@ struct SubjectInfo {
   bool threaded = false;         // takes a number of threads
   bool recorded = false;         // results were computed elsewhere: only the cases as they are
 
-  // What the subject gives of the forward outputs out, lse and weights; empty: all of them. An
-  // audit asks it for nothing else.
+  // The outputs that the subject gives; empty: all of them. An audit asks it for nothing else.
   std::set<std::string> outputs;
   // Its own convention for rows without an allowed key, by which it is judged.
   std::optional<EmptyRow> empty_row;
+  // Declared; a case is judged by the first whose profile is defined for its element type.
+  std::vector<Arithmetic> arithmetic;
+  nlohmann::ordered_json declared;  // its info as it gave it, for records
+  // What the audit found out by probing and takes for granted, one sentence each.
+  std::vector<std::string> assumptions;
 };
 
 // How a subject is called. What it does not take is ignored by it (see SubjectInfo).
@@ -40,13 +46,29 @@ struct CallOptions {
   int threads = 1;
 };
 
+// What a subject did beside computing, as a finding's code and one line ("printed", "fp-state").
+struct Complaint {
+  std::string code;
+  std::string message;
+};
+
 // What became of one call.
 struct Outcome {
   // kUnreadable: a recorded result cannot be read; the audit ends.
-  enum class Kind { kOk, kUnsupported, kError, kTrespassed, kUnreadable };
+  enum class Kind { kOk, kUnsupported, kFailed, kUnreadable };
   Kind kind = Kind::kOk;
-  std::string message;  // one line; empty for kOk
-  TensorMap outputs;    // those of the contract's outputs that the subject gave
+  std::string message{};       // one line; empty for kOk
+  TensorMap outputs{};         // those of the contract's outputs that the subject gave
+  std::string code = "error";  // of kFailed: the finding's code (FindingKinds)
+  std::vector<Complaint> complaints{};
+
+  static Outcome Ok(TensorMap outputs) { return {.outputs = std::move(outputs)}; }
+  static Outcome Unsupported(std::string message) {
+    return {.kind = Kind::kUnsupported, .message = std::move(message)};
+  }
+  static Outcome Failed(std::string code, std::string message) {
+    return {.kind = Kind::kFailed, .message = std::move(message), .code = std::move(code)};
+  }
 };
 
 class Subject {
@@ -54,8 +76,8 @@ class Subject {
   virtual ~Subject() = default;
   virtual const SubjectInfo& info() const = 0;
 
-  // Runs one case. kTrespassed when the subject wrote its inputs or outside its outputs;
-  // kUnsupported also where this machine has no room for the layout.
+  // Runs one case. Fails with code "trespass" when the subject wrote its inputs or outside its
+  // outputs; kUnsupported also where this machine has no room for the layout.
   virtual Outcome Run(const Case& problem, const CallOptions& options) const = 0;
 };
 

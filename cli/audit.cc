@@ -68,9 +68,14 @@ void PrintSummary(const ordered_json& record) {
   const ordered_json& cases = record["cases"];
   fmt::print("{}: {}\n", record["implementation"]["name"].get<std::string>(),
              record["verdict"].get<std::string>());
-  fmt::print("cases: {} run, {} passed, {} failed, {} unsupported\n", cases["run"].get<Index>(),
+  fmt::print("cases: {} run, {} passed, {} failed, {} unsupported", cases["run"].get<Index>(),
              cases["passed"].get<Index>(), cases["failed"].get<Index>(),
              cases["unsupported"].get<Index>());
+  for (const auto& [field, words] :
+       {std::pair{"crashed", "crashed or hung"}, std::pair{"not_run", "not run"}}) {
+    if (cases[field] != 0) fmt::print(", {} {}", cases[field].get<Index>(), words);
+  }
+  fmt::print("\n");
   std::set<std::string> more;  // codes; one mistake breaks many laws
   for (std::size_t i = 0; i < record["findings"].size(); ++i) {
     const ordered_json& finding = record["findings"][i];

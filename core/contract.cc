@@ -164,6 +164,12 @@ Status ReadLocal(const json& object, LocalWindow* local) {
   return reader.Finish();
 }
 
+const ProfileRow* FindProfile(std::string_view name) {
+  const auto* profile = std::find_if(kProfiles.begin(), kProfiles.end(),
+                                     [&](const ProfileRow& row) { return row.name == name; });
+  return profile == kProfiles.end() ? nullptr : profile;
+}
+
 Status ReadArithmetic(const json& object, DType dtype, Arithmetic* arithmetic) {
   ObjectReader reader(object, "arithmetic");
   reader.ReadText("profile", &arithmetic->profile);
@@ -180,10 +186,8 @@ Status ReadArithmetic(const json& object, DType dtype, Arithmetic* arithmetic) {
   reader.ReadBool("deterministic", &arithmetic->deterministic);
   reader.ReadBool("batch_invariant", &arithmetic->batch_invariant);
 
-  const auto* profile = std::find_if(kProfiles.begin(), kProfiles.end(), [&](const auto& row) {
-    return row.name == arithmetic->profile;
-  });
-  if (profile == kProfiles.end()) {
+  const ProfileRow* const profile = FindProfile(arithmetic->profile);
+  if (profile == nullptr) {
     std::vector<std::string_view> names;
     for (const ProfileRow& row : kProfiles) names.push_back(row.name);
     reader.Fail("profile", fmt::format("unknown profile '{}' (known: {})", arithmetic->profile,
@@ -248,6 +252,11 @@ std::string_view DefaultProfile(DType dtype) {
   }
 }
 
+bool HasProfile(DType dtype, std::string_view profile) {
+  const ProfileRow* const row = FindProfile(profile);
+  return row != nullptr && (!row->tensors || *row->tensors == dtype);
+}
+
 bool Contract::Wants(std::string_view output) const {
   return std::find(outputs.begin(), outputs.end(), output) != outputs.end();
 }
@@ -256,6 +265,21 @@ double DefaultAlibiExponent(Index head, Index heads) {
   const Index power = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(heads)));
   if (head < power) return -8.0 * static_cast<double>(head + 1) / static_cast<double>(power);
   return -8.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(2 * power);
+}
+
+StatusOr<Arithmetic> ParseArithmetic(std::string_view json_text) {
+  StatusOr<json> parsed = ParseStrictJson(json_text);
+  if (!parsed.ok()) return InvalidArgument("arithmetic: " + parsed.status().message());
+  const bool names_profile = parsed->is_object() && parsed->contains("profile");
+  Arithmetic arithmetic;
+  const ProfileRow* profile = nullptr;
+  if (names_profile && (*parsed)["profile"].is_string()) {
+    profile = FindProfile((*parsed)["profile"].get<std::string>());
+  }
+  const DType tensors = profile != nullptr ? profile->tensors.value_or(DType::kF32) : DType::kF32;
+  if (Status s = ReadArithmetic(*parsed, tensors, &arithmetic); !s.ok()) return s;
+  if (!names_profile) arithmetic.profile.clear();
+  return arithmetic;
 }
 
 StatusOr<Contract> ParseContract(std::string_view json_text) {

@@ -110,10 +110,16 @@ const std::vector<std::string_view>& OutputNames();
 
 // The profile of a contract that names none: f32, f64, bf16-flash, f16-flash by the tensors' type.
 std::string_view DefaultProfile(DType dtype);
+// Whether a profile of this name exists and is defined for tensors of this type.
+bool HasProfile(DType dtype, std::string_view profile);
 
 // The ALiBi slope of head h of H is 2^exponent with this exponent: -8(h+1)/H for H a power of two,
 // else those of the next lower power n of two, followed by every other one of 2n.
 double DefaultAlibiExponent(Index head, Index heads);
+
+// Reads an arithmetic as in a contract; without a profile its `profile` is empty. Refused as a
+// contract is, for tensors of the type that the profile is for (f32 where that is any).
+StatusOr<Arithmetic> ParseArithmetic(std::string_view json_text);
 
 // Reads a contract. An unknown, repeated, wrongly typed or contradictory field is refused with one
 // line that begins with the field's path ("mask.causal: ...").

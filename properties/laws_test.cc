@@ -36,7 +36,7 @@ class Oracle : public Subject {
 
   Outcome Run(const Case& problem, const CallOptions&) const override {
     const StatusOr<Certified> certified = Certify(problem);
-    if (!certified.ok()) return {Outcome::Kind::kError, certified.status().message(), {}};
+    if (!certified.ok()) return Outcome::Failed("error", certified.status().message());
     Outcome outcome;
     for (const auto& [name, tensor] : certified->outputs) {
       Tensor values(tensor.dtype, tensor.shape);

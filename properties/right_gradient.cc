@@ -336,14 +336,13 @@ class RightGradient : public Subject {
 
   Outcome Run(const Case& problem, const CallOptions&) const override {
     const StatusOr<CaseData> data = CaseData::Make(problem);
-    if (!data.ok()) return {Outcome::Kind::kError, data.status().message(), {}};
+    if (!data.ok()) return Outcome::Failed("error", data.status().message());
     if (problem.contract.empty_row != EmptyRow::kZero) {
-      return {Outcome::Kind::kUnsupported, "empty_row: 'zero' only", {}};
+      return Outcome::Unsupported("empty_row: 'zero' only");
     }
     const bool wide = problem.contract.dtype == DType::kF64;
-    return {Outcome::Kind::kOk, "",
-            wide ? Computation<double>(variant_, fault_, problem, *data).Run()
-                 : Computation<float>(variant_, fault_, problem, *data).Run()};
+    return Outcome::Ok(wide ? Computation<double>(variant_, fault_, problem, *data).Run()
+                            : Computation<float>(variant_, fault_, problem, *data).Run());
   }
 
  private:

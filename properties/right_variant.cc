@@ -188,11 +188,11 @@ class RightVariant : public Subject {
 
   Outcome Run(const Case& problem, const CallOptions&) const override {
     const StatusOr<CaseData> data = CaseData::Make(problem);
-    if (!data.ok()) return {Outcome::Kind::kError, data.status().message(), {}};
+    if (!data.ok()) return Outcome::Failed("error", data.status().message());
     const Contract& contract = problem.contract;
     const Dimensions& s = contract.shape;
     if (contract.empty_row != EmptyRow::kZero) {
-      return {Outcome::Kind::kUnsupported, "empty_row: 'zero' only", {}};
+      return Outcome::Unsupported("empty_row: 'zero' only");
     }
     Outcome outcome;
     for (const std::string& name : contract.outputs) {

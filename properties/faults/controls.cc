@@ -57,7 +57,8 @@ void Declare(Control control, SubjectInfo* info) {
     case Control::kAlibiUniformOffset:
     case Control::kLseBaseConvention:
     case Control::kRowConstantShift:
-      info->outputs = {"out", "weights"};
+      info->outputs.insert(OutputNames().begin(), OutputNames().end());
+      info->outputs.erase("lse");
       break;
     case Control::kEmptyRowConvention:
       info->empty_row = EmptyRow::kUniform;
