@@ -70,7 +70,7 @@ def attention(contract, tensors, threads):
         p = np.where(allowed, np.exp(s - m), 0)
         total = p.sum(-1, keepdims=True, dtype=dtype) + np.exp(sinks - m)
         lse = m + np.log(total)
-        p = p / np.where(empty, 1, total)
+        p = np.where(allowed, p / total, 0)  # once more: 0 / total is NaN where total is
         if contract.get("local", {}).get("gaussian"):
             j = np.arange(s.shape[-1], dtype=dtype)
             x = j - tensors["local_center"].astype(dtype)[..., None]
