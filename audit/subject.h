@@ -61,6 +61,7 @@ struct Outcome {
   TensorMap outputs{};         // those of the contract's outputs that the subject gave
   std::string code = "error";  // of kFailed: the finding's code (FindingKinds)
   std::vector<Complaint> complaints{};
+  bool at_start = false;  // of kFailed: the implementation did not come to the call
 
   static Outcome Ok(TensorMap outputs) { return {.outputs = std::move(outputs)}; }
   static Outcome Unsupported(std::string message) {

@@ -47,7 +47,10 @@ Status PrepareFile(const std::string& file) { return OutputFile::Create(file).st
 std::string ShellQuoted(const std::string& argument) {
   const bool plain = !argument.empty() &&
                      argument.find_first_of(" \t\n\"'\\$`*?[](){}<>|&;!#~") == std::string::npos;
-  return plain ? argument : fmt::format("'{}'", argument);
+  if (plain) return argument;
+  std::string quoted = "'";
+  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all) {

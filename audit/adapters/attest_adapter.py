@@ -249,8 +249,10 @@ def needs_of(contract, tensors):
     for name, present in {
             "gqa": s["q_heads"] != s["kv_heads"], "softcap": score["softcap"] > 0,
             "alibi": alibi_slopes(contract, tensors) is not None, "sinks": "sinks" in tensors,
-            "dropout": "keep" in tensors, "explicit_scale": score["scale"] != default_scale,
-            "v_dim": s["v_dim"] != s["qk_dim"]}.items():
+            "dropout": "keep" in tensors or contract["dropout"]["rate"] > 0,
+            "explicit_scale": score["scale"] != default_scale,
+            "v_dim": s["v_dim"] != s["qk_dim"], "grad_lse": "grad_lse" in tensors,
+            "out_dtype": contract["out_dtype"] != contract["dtype"]}.items():
         if present:
             yield "features", name
 
@@ -260,7 +262,10 @@ def missing_for(info, contract, tensors):
     supports = (info or {}).get("supports", {})
     for kind, name in needs_of(contract, tensors):
         if kind in supports and name not in supports[kind]:
-            return f"{kind}: no '{name}'"
+            return f"{kind}: no {name}"
+    for dim in ("qk_dim", "k_dim", "v_dim"):
+        if contract["shape"][dim] not in supports.get("head_dims", [contract["shape"][dim]]):
+            return f"head_dims: no {contract['shape'][dim]}"
     policy = supports.get("empty_row", contract["empty_row"])
     if policy != contract["empty_row"] and not allowed_mask(contract, tensors).any(-1).all():
         return f"empty_row: '{policy}', the case asks for '{contract['empty_row']}'"

@@ -13,7 +13,8 @@ INFO = {
         "dtypes": ["f64", "f32", "bf16", "f16"], "scores": ["dot", "general", "additive"],
         "masks": ["boolean", "bias", "causal_top_left", "causal_bottom_right", "window", "kv_lengths",
                   "q_lengths", "documents", "local"],
-        "features": ["gqa", "alibi", "softcap", "sinks", "dropout", "explicit_scale", "v_dim"],
+        "features": ["gqa", "alibi", "softcap", "sinks", "dropout", "explicit_scale", "v_dim",
+                     "out_dtype", "grad_lse"],
         "outputs": ["out", "lse", "weights"]},
     # numpy's vector exponentials are off by up to 2.52 ULP in f32.
     "arithmetic": {"profile": "f32", "exp_ulp": 3},

@@ -32,9 +32,9 @@ def has_f16():
 def info(variant):
     masks = ["boolean", "bias", "causal_top_left", "causal_bottom_right", "window", "kv_lengths",
              "q_lengths", "documents"]
-    features = ["gqa", "alibi", "v_dim"]
+    features = ["gqa", "alibi", "v_dim", "out_dtype"]
     if variant == "math":
-        features += ["softcap", "dropout"]
+        features += ["softcap", "dropout", "grad_lse"]
     if variant == "math" or SCALED:
         features.append("explicit_scale")
     outputs = ["out"] + GRADIENTS + (["lse", "weights"] if variant == "math" else [])
@@ -116,8 +116,6 @@ def attention(variant, contract, tensors, threads):
     if asked:
         ends, gradients = [], []
         for name in ("out", "lse"):
-            if "grad_" + name in tensors and name not in outputs:
-                raise Unsupported("grad_lse")
             if "grad_" + name in tensors:
                 ends.append(outputs[name])
                 gradients.append(tensor(tensors["grad_" + name], outputs[name].dtype))
