@@ -352,7 +352,8 @@ class Session {
     Index rest = 0;
     for (const auto& [negative, reason] : reasons) {
       if (remarks.size() < kMostReasons) {
-        remarks.push_back(fmt::format("unsupported: {} ({} cases)", reason, -negative));
+        remarks.push_back(fmt::format("unsupported: {} ({} case{})", reason, -negative,
+                                      negative == -1 ? "" : "s"));
       } else {
         rest -= negative;
       }
