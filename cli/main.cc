@@ -98,6 +98,7 @@ int Main(int argc, char** argv) {
       "  attest audit --kernel tiled --suite quick\n"
       "  attest reference case.safetensors --what out,lse\n"
       "  attest experiment saturation\n"
+      "  attest export --suite quick --out cases\n"
       "  attest report --quick --out out/report\n"
       "  attest bench --quick");
   int exit_status = kExitConforms;
@@ -105,6 +106,7 @@ int Main(int argc, char** argv) {
   AddReferenceCommand(app, common, &exit_status);
   AddAuditCommand(app, common, &exit_status);
   AddExperimentCommand(app, common, &exit_status);
+  AddExportCommand(app, common, &exit_status);
   AddReportCommand(app, common, &exit_status);
   AddBenchCommand(app, common, &exit_status);
   try {
