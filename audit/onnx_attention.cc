@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "audit/judge.h"
 #include "audit/onnx_layout.h"
 #include "audit/onnx_tensor.h"
 #include "core/file_io.h"
@@ -205,6 +206,13 @@ Status ReadTensors(const std::array<const Tensor*, kInputs>& inputs, const HeadC
   const Shape& v = call->v.shape();
   call->shape = {q[0], q[1], k[1], q[2], k[2], q[3], q[3], v[3]};
   call->past = inputs[kPastKey] == nullptr ? 0 : inputs[kPastKey]->shape()[2];
+  if (call->q.size() == 0 || call->k.size() == 0 || call->v.size() == 0) {
+    return Unsupported("tensors without elements");
+  }
+  // Files have at most 2^26 elements, so that this product is exact.
+  if (q[0] * q[1] * q[2] * k[2] > kMostScores) {
+    return Unsupported(fmt::format("more than {} scores", kMostScores));
+  }
   const bool fits = k == Shape{q[0], k[1], k[2], q[3]} && v == Shape{q[0], k[1], k[2], v[3]} &&
                     q[1] > 0 && k[1] > 0 && q[1] % k[1] == 0;
   if (fits) return Status();

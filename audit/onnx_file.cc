@@ -132,20 +132,22 @@ StatusOr<TensorMap> ReadTensors(const std::filesystem::path& directory, const st
 
 }  // namespace
 
+StatusOr<OnnxModel> ParseOnnxModel(const std::string& bytes) {
+  onnx::ModelProto proto;
+  if (!proto.ParsePartialFromString(bytes)) {
+    return InvalidArgument("no model of ONNX (damaged or cut off)");
+  }
+  return ModelFrom(proto);
+}
+
 StatusOr<OnnxModel> ReadOnnxModel(const std::filesystem::path& directory) {
   const std::filesystem::path file = directory / "model.onnx";
   return WithoutExceptions(file, [&]() -> StatusOr<OnnxModel> {
     const StatusOr<std::string> bytes = ReadWholeFile(file, kModelSizeLimit);
     if (!bytes.ok()) return bytes.status();
-    onnx::ModelProto proto;
-    if (!proto.ParsePartialFromString(*bytes)) {
-      return InvalidArgument(Printable(file.native()) + ": no model of ONNX (damaged or cut off)");
-    }
-    StatusOr<OnnxModel> model = ModelFrom(proto);
-    if (!model.ok()) {
-      return InvalidArgument(Printable(file.native()) + ": " + model.status().message());
-    }
-    return model;
+    StatusOr<OnnxModel> model = ParseOnnxModel(*bytes);
+    if (model.ok()) return model;
+    return InvalidArgument(Printable(file.native()) + ": " + model.status().message());
   });
 }
 

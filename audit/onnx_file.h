@@ -43,7 +43,10 @@ struct OnnxDataSet {
   TensorMap outputs;
 };
 
-// Reads directory/model.onnx, of at most 16 MiB. One line says what is damaged.
+// Reads the bytes of a model. One line says what is damaged.
+StatusOr<OnnxModel> ParseOnnxModel(const std::string& bytes);
+
+// The same of directory/model.onnx, of at most 16 MiB, which the line names.
 StatusOr<OnnxModel> ReadOnnxModel(const std::filesystem::path& directory);
 
 // Reads every test_data_set_N of a test, from 0 on. Each input and output of the graph must have

@@ -134,11 +134,11 @@ std::unique_ptr<Subject> MakeStoredSubject(OnnxSuite suite, const std::string& n
   return std::make_unique<StoredSubject>(std::move(suite), std::move(info));
 }
 
-std::vector<std::string> RemarksOn(const OnnxSuite& suite) {
+std::vector<std::string> RemarksOn(const OnnxSuite& suite, OnnxAudited audited) {
   std::vector<std::string> remarks;
   Index copied = 0;
   for (const OnnxCase& item : suite.cases) copied += item.copied;
-  if (copied > 0) {
+  if (copied > 0 && audited == OnnxAudited::kStoredResults) {
     remarks.push_back(fmt::format(
         "{} elements of present_key and present_value were compared bit for bit", copied));
   }

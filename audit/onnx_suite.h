@@ -53,7 +53,9 @@ std::vector<SuiteCase> CasesOf(const OnnxSuite& suite);
 // The stored results as a subject; it takes the suite's own cases alone.
 std::unique_ptr<Subject> MakeStoredSubject(OnnxSuite suite, const std::string& name);
 
-// What was declined and why, with numbers, one line a reason; and what was compared bit for bit.
-std::vector<std::string> RemarksOn(const OnnxSuite& suite);
+// What was declined and why, with numbers, one line a reason; of an audit of the stored results
+// also how many elements of caches were compared bit for bit.
+enum class OnnxAudited { kStoredResults, kImplementation };
+std::vector<std::string> RemarksOn(const OnnxSuite& suite, OnnxAudited audited);
 
 }  // namespace attest

@@ -176,19 +176,24 @@ std::optional<DType> FromOnnxType(std::int32_t type) {
   }
 }
 
+StatusOr<OnnxTensor> ParseOnnxTensor(const std::string& bytes) {
+  onnx::TensorProto proto;
+  if (!proto.ParsePartialFromString(bytes)) {
+    return InvalidArgument("no tensor of ONNX (damaged or cut off)");
+  }
+  StatusOr<OnnxTensor> tensor = Decode(proto);
+  if (!tensor.ok()) return tensor.status();
+  if (Status s = CheckBooleans("the tensor", tensor->tensor); !s.ok()) return s;
+  return tensor;
+}
+
 StatusOr<OnnxTensor> ReadOnnxTensor(const std::filesystem::path& file) {
   return WithoutExceptions(file, [&]() -> StatusOr<OnnxTensor> {
     const StatusOr<std::string> bytes = ReadWholeFile(file, kTensorSizeLimit);
     if (!bytes.ok()) return bytes.status();
-    const std::string name = Printable(file.native());
-    onnx::TensorProto proto;
-    if (!proto.ParsePartialFromString(*bytes)) {
-      return InvalidArgument(name + ": no tensor of ONNX (damaged or cut off)");
-    }
-    StatusOr<OnnxTensor> tensor = Decode(proto);
-    if (!tensor.ok()) return InvalidArgument(name + ": " + tensor.status().message());
-    if (Status s = CheckBooleans(name, tensor->tensor); !s.ok()) return s;
-    return tensor;
+    StatusOr<OnnxTensor> tensor = ParseOnnxTensor(*bytes);
+    if (tensor.ok()) return tensor;
+    return InvalidArgument(Printable(file.native()) + ": " + tensor.status().message());
   });
 }
 

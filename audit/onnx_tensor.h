@@ -22,8 +22,11 @@ struct OnnxTensor {
 // i32.
 std::optional<DType> FromOnnxType(std::int32_t type);
 
-// Reads one tensor of at most 64 MiB. A file that is damaged, or whose elements are none of f64,
+// Reads the bytes of a file with one tensor. What is damaged, or has elements that are none of f64,
 // f32, bf16, f16, bool, int32 and int64 with values of 32 bits, is refused in one line.
+StatusOr<OnnxTensor> ParseOnnxTensor(const std::string& bytes);
+
+// The same of a file of at most 64 MiB, which the line names.
 StatusOr<OnnxTensor> ReadOnnxTensor(const std::filesystem::path& file);
 
 }  // namespace attest

@@ -169,7 +169,11 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   Auditor auditor(*std::move(cases), audit);
   StatusOr<ordered_json> record = auditor.Audit(**subject, common.command_line);
   if (!record.ok()) return record.status();
-  for (const std::string& remark : RemarksOn(node_tests)) (*record)["remarks"].push_back(remark);
+  const OnnxAudited audited = IsOfStoredOutputs(options) ? OnnxAudited::kStoredResults
+                                                         : OnnxAudited::kImplementation;
+  for (const std::string& remark : RemarksOn(node_tests, audited)) {
+    (*record)["remarks"].push_back(remark);
+  }
   // Results that were recorded elsewhere exist for the cases as they are alone.
   if (!options.no_shrink && !(*subject)->info().recorded) {
     const std::string subject_argument = "--kernel " + ShellQuoted(options.kernel);
