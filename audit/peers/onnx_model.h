@@ -18,7 +18,8 @@ enum class OnnxType : int {
   kInt64 = 7,
   kBool = 9,
   kFloat16 = 10,
-  kDouble = 11
+  kDouble = 11,
+  kBFloat16 = 16
 };
 
 struct OnnxValue {

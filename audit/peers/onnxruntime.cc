@@ -47,10 +47,10 @@ StatusOr<std::shared_ptr<OnnxRuntime>> OnnxRuntime::Load() {
   if (runtime->api_ == nullptr) {
     return NotFound(file->string() + ": its interface is older than the one used here");
   }
-  constexpr int kLogErrors = 3;
+  constexpr int kLogNothing = 4;  // errors come back as statuses
   constexpr int kDeviceAllocator = 0;
   constexpr int kDefaultMemory = 0;
-  if (Status s = runtime->Call(Function::kCreateEnv, kLogErrors, "attest", &runtime->env_);
+  if (Status s = runtime->Call(Function::kCreateEnv, kLogNothing, "attest", &runtime->env_);
       !s.ok()) {
     return s;
   }
