@@ -28,6 +28,7 @@ constexpr Index kMostViolations = 10;
 // costs a start or a time limit.
 constexpr Index kMostCrashes = 50;
 constexpr Index kMostTimeouts = 3;
+constexpr Index kMostFailedStarts = 3;
 
 // Different reasons for unsupported cases that are remarks of their own.
 constexpr std::size_t kMostReasons = 20;
@@ -169,6 +170,7 @@ class Session {
         break;
       case Outcome::Kind::kFailed:
         status = CountFailure(outcome.code) ? "crashed" : "failed";
+        if (outcome.at_start) ++failed_starts_;
         ++(status == "crashed" ? crashed_ : failed_);
         findings_.Add(outcome.code, "", problem.name, outcome.message, std::nullopt);
         break;
@@ -203,7 +205,10 @@ class Session {
   bool failed() const { return !findings_.empty(); }
 
   // Whether the rest of the cases would cost more than it says; they are counted as not run.
-  bool IsHopeless() const { return ended_ >= kMostCrashes || timeouts_ >= kMostTimeouts; }
+  bool IsHopeless() const {
+    return ended_ >= kMostCrashes || timeouts_ >= kMostTimeouts ||
+           failed_starts_ >= kMostFailedStarts;
+  }
   void Leave(std::size_t cases) { not_run_ = static_cast<Index>(cases); }
 
   ordered_json ToJson(const std::vector<SuiteCase>& cases, std::uint64_t seed,
@@ -347,7 +352,8 @@ class Session {
     Index rest = 0;
     for (const auto& [negative, reason] : reasons) {
       if (remarks.size() < kMostReasons) {
-        remarks.push_back(fmt::format("unsupported: {} ({} cases)", reason, -negative));
+        remarks.push_back(fmt::format("unsupported: {} ({} case{})", reason, -negative,
+                                      negative == -1 ? "" : "s"));
       } else {
         rest -= negative;
       }
@@ -405,6 +411,7 @@ class Session {
   Index not_run_ = 0;
   Index ended_ = 0;  // calls that ended the process, those of laws included
   Index timeouts_ = 0;
+  Index failed_starts_ = 0;
   Index elements_ = 0;
   Index not_judged_ = 0;
   Index other_policy_ = 0;   // cases that state another than the subject declares

@@ -61,6 +61,7 @@ struct Outcome {
   TensorMap outputs{};         // those of the contract's outputs that the subject gave
   std::string code = "error";  // of kFailed: the finding's code (FindingKinds)
   std::vector<Complaint> complaints{};
+  bool at_start = false;  // of kFailed: the implementation did not come to the call
 
   static Outcome Ok(TensorMap outputs) { return {.outputs = std::move(outputs)}; }
   static Outcome Unsupported(std::string message) {
@@ -94,6 +95,14 @@ class InProcessSubject : public Subject {
   // buffer for each of them, and one for `out` in any case.
   virtual Status Call(const Contract& contract, Buffers& inputs, Buffers& outputs,
                       int threads) const = 0;
+
+  // What the last call did beside computing; asked once after every call.
+  virtual std::vector<Complaint> TakeComplaints() const { return {}; }
+
+ private:
+  // What became of a call that gave `status`.
+  static Outcome OutcomeOf(const Status& status, const Case& problem, const Buffers& inputs,
+                           const Buffers& outputs);
 };
 
 // A directory of result files, one a case, computed elsewhere: CASE_NAME.safetensors, .npz or .npy.

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <utility>
 
+#include "audit/case_index.h"
 #include "audit/suite_family.h"
 
 namespace attest {
@@ -69,11 +71,22 @@ StatusOr<std::vector<SuiteCase>> ReadCases(const std::filesystem::path& director
     return NotFound(fmt::format("{}: no .safetensors or .npz case in it", directory.string()));
   }
   std::sort(files.begin(), files.end());
+  std::map<std::string, CaseEntry> index;
+  const bool alone = std::filesystem::is_regular_file(directory, error);
+  const StatusOr<std::vector<CaseEntry>> entries =
+      ReadCaseIndex(alone ? directory.parent_path() : directory);
+  if (!entries.ok() && entries.status().code() != StatusCode::kNotFound) return entries.status();
+  if (entries.ok()) {
+    for (const CaseEntry& entry : *entries) index.emplace(entry.file, entry);
+  }
   std::vector<SuiteCase> cases;
   for (const std::filesystem::path& file : files) {
     StatusOr<Case> problem = ReadCase(file, contract);
     if (!problem.ok()) return problem.status();
-    cases.push_back({"files", problem->name, *std::move(problem)});
+    const auto known = index.find(file.filename().string());
+    const std::string suite = known == index.end() ? "files" : known->second.suite;
+    const std::string family = known == index.end() ? problem->name : known->second.family;
+    cases.push_back({suite, family, *std::move(problem)});
   }
   return cases;
 }

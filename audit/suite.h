@@ -29,8 +29,9 @@ struct SuiteCase {
 StatusOr<std::vector<SuiteCase>> MakeSuite(const std::string& name, std::uint64_t seed);
 
 // Every .safetensors and .npz case of a directory, in the order of file names, or the one case of a
-// file; the suite is named "files".
-// Contracts come from the files, or from `contract` where they have none.
+// file. Suites and families are those of the directory's cases.json (audit/case_index.h); where
+// that has none the suite is named "files" and the family is the case. Contracts come from the
+// files, or from `contract` where they have none.
 StatusOr<std::vector<SuiteCase>> ReadCases(
     const std::filesystem::path& directory,
     const std::optional<std::filesystem::path>& contract = std::nullopt);

@@ -8,6 +8,7 @@
 
 #include "audit/audit.h"
 #include "audit/builtin.h"
+#include "audit/process_subject.h"
 #include "cli/command.h"
 #include "cli/minimal_cases.h"
 #include "core/run_record.h"
@@ -20,15 +21,32 @@ using nlohmann::ordered_json;
 
 struct AuditCommand {
   std::string kernel;
+  std::string plugin;
+  std::string exec;
   std::string results;
   std::vector<std::string> suites;
   std::string cases;
   std::string contract;
   std::string out;
   bool no_shrink = false;
+  ProcessLimits limits;
+  std::uint64_t memory_mib = 0;  // 0: the default of the limits
 };
 
+// The options that name an implementation, as typed and as they are repeated in reproducers.
+std::vector<std::pair<const char*, const std::string*>> SubjectOptions(
+    const AuditCommand& options) {
+  return {{"--kernel", &options.kernel},
+          {"--plugin", &options.plugin},
+          {"--exec", &options.exec},
+          {"--results", &options.results}};
+}
+
 StatusOr<std::unique_ptr<Subject>> MakeSubject(const AuditCommand& options) {
+  ProcessLimits limits = options.limits;
+  limits.memory_bytes = options.memory_mib << 20;
+  if (!options.plugin.empty()) return MakePluginSubject(options.plugin, limits);
+  if (!options.exec.empty()) return MakeExecSubject(options.exec, limits);
   if (!options.results.empty()) {
     return MakeRecordedSubject(options.results, "results in " + options.results);
   }
@@ -99,6 +117,11 @@ void PrintSummary(const ordered_json& record) {
     fmt::print("{} more findings (--json has them all): {}\n",
                record["findings"].size() - kMostPrinted, fmt::join(more, ", "));
   }
+  if (record["implementation"].contains("assumptions")) {
+    for (const ordered_json& assumption : record["implementation"]["assumptions"]) {
+      fmt::print("assumed: {}\n", assumption.get<std::string>());
+    }
+  }
   for (const ordered_json& remark : record["remarks"]) {
     fmt::print("remark: {}\n", remark.get<std::string>());
   }
@@ -106,8 +129,15 @@ void PrintSummary(const ordered_json& record) {
 
 // Sets *exit_status; the Status is for bad usage and unreadable input.
 Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_status) {
-  if (options.kernel.empty() == options.results.empty()) {
-    return InvalidArgument("audit: give exactly one of --kernel and --results");
+  std::string subject_argument;
+  int subjects = 0;
+  for (const auto& [name, value] : SubjectOptions(options)) {
+    if (value->empty()) continue;
+    ++subjects;
+    subject_argument = fmt::format("{} {}", name, ShellQuoted(*value));
+  }
+  if (subjects != 1) {
+    return InvalidArgument("audit: give exactly one of --kernel, --plugin, --exec and --results");
   }
   if (!options.results.empty() && options.cases.empty() && options.suites.empty()) {
     return InvalidArgument("audit: --results needs --cases DIR, the cases they were computed from");
@@ -131,9 +161,9 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   Auditor auditor(*std::move(cases), audit);
   StatusOr<ordered_json> record = auditor.Audit(**subject, common.command_line);
   if (!record.ok()) return record.status();
-  // Results that were recorded elsewhere exist for the cases as they are alone.
-  if (!options.no_shrink && options.results.empty()) {
-    const std::string subject_argument = "--kernel " + ShellQuoted(options.kernel);
+  // Results that were recorded elsewhere exist for the cases as they are alone, and nothing is
+  // learned from more calls of what hardly answers any.
+  if (!options.no_shrink && options.results.empty() && (*record)["cases"]["not_run"] == 0) {
     if (Status s = AddMinimalCases(**subject, auditor.cases(), subject_argument, options.out,
                                    kMostPrinted, &*record);
         !s.ok()) {
@@ -165,6 +195,10 @@ void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_statu
   const auto options = std::make_shared<AuditCommand>();
   command->add_option("--kernel", options->kernel,
                       "A built-in kernel (tiled, tiled@AVX2, ...) or a seeded fault (fault:NAME)");
+  command->add_option("--plugin", options->plugin,
+                      "A shared library with the interface of attest/plugin.h");
+  command->add_option("--exec", options->exec,
+                      "A shell command that speaks the line protocol (docs/plugins.md)");
   command->add_option("--results", options->results,
                       "Directory of result files, computed elsewhere from --cases");
   command->add_option("--suite", options->suites,
@@ -175,6 +209,14 @@ void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_statu
   command->add_option("--out", options->out,
                       "Directory for audit.json, and minimal/ with a case file for each finding");
   command->add_flag("--no-shrink", options->no_shrink, "Do not look for minimal cases of findings");
+  command
+      ->add_option("--time-limit", options->limits.seconds,
+                   "Seconds that --plugin and --exec may take for a case (default: 60)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--memory-limit", options->memory_mib,
+                   "MiB that their processes may hold (default: half of the machine's)")
+      ->check(CLI::PositiveNumber);
   command->callback([options, &common, exit_status] {
     const Status status = Run(*options, common, exit_status);
     if (!status.ok()) *exit_status = Fail(status);

@@ -27,6 +27,7 @@ void AddListCommand(CLI::App& app, const CommonOptions& common, int* exit_status
 void AddReferenceCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 void AddExperimentCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
+void AddExportCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 void AddReportCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 void AddBenchCommand(CLI::App& app, const CommonOptions& common, int* exit_status);
 

@@ -47,7 +47,10 @@ Status PrepareFile(const std::string& file) { return OutputFile::Create(file).st
 std::string ShellQuoted(const std::string& argument) {
   const bool plain = !argument.empty() &&
                      argument.find_first_of(" \t\n\"'\\$`*?[](){}<>|&;!#~") == std::string::npos;
-  return plain ? argument : fmt::format("'{}'", argument);
+  if (plain) return argument;
+  std::string quoted = "'";
+  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all) {
@@ -95,6 +98,7 @@ int Main(int argc, char** argv) {
       "  attest audit --kernel tiled --suite quick\n"
       "  attest reference case.safetensors --what out,lse\n"
       "  attest experiment saturation\n"
+      "  attest export --suite quick --out cases\n"
       "  attest report --quick --out out/report\n"
       "  attest bench --quick");
   int exit_status = kExitConforms;
@@ -102,6 +106,7 @@ int Main(int argc, char** argv) {
   AddReferenceCommand(app, common, &exit_status);
   AddAuditCommand(app, common, &exit_status);
   AddExperimentCommand(app, common, &exit_status);
+  AddExportCommand(app, common, &exit_status);
   AddReportCommand(app, common, &exit_status);
   AddBenchCommand(app, common, &exit_status);
   try {
