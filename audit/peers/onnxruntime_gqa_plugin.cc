@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plug-in: operator GroupQueryAttention of com.microsoft, by ONNX Runtime.
+// Plug-in: operator GroupQueryAttention of com.microsoft, by ONNX Runtime. It takes head sizes that
+// are multiples of 8, equal for q, k and v: others are filled up with zeros, which add to no score.
 #include <algorithm>
 
 #include "audit/peers/onnx_call.h"
@@ -15,7 +16,7 @@ const std::string& Info() {
       .supports = {{"dtypes", {"f32", "f16"}},
                    {"scores", {"dot"}},
                    {"masks", {"bias", "causal_bottom_right", "window", "kv_lengths"}},
-                   {"features", {"gqa", "softcap", "sinks", "explicit_scale"}},
+                   {"features", {"gqa", "softcap", "sinks", "explicit_scale", "v_dim"}},
                    {"outputs", {"out"}}},
       // In f16, everything inside is f32.
       .arithmetic = {{{"profile", "f32"}}},
@@ -28,11 +29,10 @@ const std::string& Info() {
 std::optional<std::string> Refusal(const Case& problem) {
   const Contract& c = problem.contract;
   const Dimensions& s = c.shape;
-  if (c.causal != Causal::kBottomRight) return "the operator is always causal, bottom-right";
+  // A single query sees every key before it, which are all, with or without the causal rule.
+  if (c.causal == Causal::kNone && s.q_len != 1) return "the operator is always causal";
   if (s.q_len > s.kv_len) return "more queries than keys";
   if (s.q_len == 0) return "no query";
-  if (c.window.right > 0) return "a window that looks ahead";
-  if (s.v_dim != s.qk_dim) return "q, k and v have one head size";
   if (const Tensor* lengths = problem.Find("kv_lengths"); lengths != nullptr) {
     if (s.q_len > 1) return "key lengths of several queries are those of padded prompts";
     for (Index b = 0; b < s.batch; ++b) {
@@ -40,6 +40,21 @@ std::optional<std::string> Refusal(const Case& problem) {
     }
   }
   return std::nullopt;
+}
+
+// The head size that the operator is given.
+Index PaddedSize(const Dimensions& s) { return (std::max(s.qk_dim, s.v_dim) + 7) / 8 * 8; }
+
+Tensor Padded(const Tensor& tensor, Index size) {
+  Shape shape = tensor.shape();
+  const std::size_t from = SizeOf(tensor.dtype()) * static_cast<std::size_t>(shape[3]);
+  shape[3] = size;
+  const std::size_t to = SizeOf(tensor.dtype()) * static_cast<std::size_t>(size);
+  Tensor padded(tensor.dtype(), shape);
+  for (std::size_t row = 0; (row + 1) * to <= padded.byte_size(); ++row) {
+    std::copy_n(tensor.bytes() + row * from, from, padded.bytes() + row * to);
+  }
+  return padded;
 }
 
 Index LengthOf(const Case& problem, Index b) {
@@ -103,15 +118,18 @@ StatusOr<TensorMap> Run(const Case& problem, int threads) {
   OnnxCall call("GroupQueryAttention", "com.microsoft");
   call.Attribute("num_heads", s.q_heads);
   call.Attribute("kv_num_heads", s.kv_heads);
-  if (!c.scale.rsqrt_dk) call.Attribute("scale", static_cast<float>(c.scale.value));
+  const Index size = PaddedSize(s);
+  if (!c.scale.rsqrt_dk || size != s.qk_dim) {
+    call.Attribute("scale", static_cast<float>(ScaleOf(c)));
+  }
   if (c.softcap > 0) call.Attribute("softcap", static_cast<float>(c.softcap));
   if (c.window.left >= 0) {
     // The number of keys that are seen, the query's own among them.
     call.Attribute("local_window_size", std::min(c.window.left, s.kv_len) + 1);
   }
-  const Tensor& k = *problem.Find("k");
-  const Tensor& v = *problem.Find("v");
-  call.Input("q", QueryRows(*problem.Find("q")));
+  const Tensor k = Padded(*problem.Find("k"), size);
+  const Tensor v = Padded(*problem.Find("v"), size);
+  call.Input("q", QueryRows(Padded(*problem.Find("q"), size)));
   call.Input("k", NewRows(problem, k));
   call.Input("v", NewRows(problem, v));
   Index longest = 0;
@@ -131,13 +149,16 @@ StatusOr<TensorMap> Run(const Case& problem, int threads) {
   total.Set(0, static_cast<double>(longest));
   call.Input("total", total);
   if (Status status = AddBiasAndSinks(problem, &call); !status.ok()) return status;
-  call.Output("out", c.dtype, {s.batch, s.q_len, s.q_heads * s.v_dim});
+  call.Output("out", c.dtype, {s.batch, s.q_len, s.q_heads * size});
   call.Output("present_k", c.dtype, k.shape());
   call.Output("present_v", c.dtype, v.shape());
   if (Status status = call.Run(**SharedOnnxRuntime(), 17, threads); !status.ok()) return status;
   Tensor rows(c.dtype, {s.batch, s.q_len, s.q_heads, s.v_dim});
-  const Tensor& out = call.output("out");
-  std::copy_n(out.bytes(), out.byte_size(), rows.bytes());
+  const std::size_t from = SizeOf(c.dtype) * static_cast<std::size_t>(size);
+  const std::size_t to = SizeOf(c.dtype) * static_cast<std::size_t>(s.v_dim);
+  for (std::size_t row = 0; (row + 1) * to <= rows.byte_size(); ++row) {
+    std::copy_n(call.output("out").bytes() + row * from, to, rows.bytes() + row * to);
+  }
   return TensorMap{{"out", WithAxesSwapped(rows)}};
 }
 
