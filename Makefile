@@ -72,11 +72,11 @@ bench: ## Build and run the benchmarks (BENCH_ARGS: arguments of Google Benchmar
 	cmake --build $(BUILD) --target attention_bench
 	$(BUILD)/bench/attention_bench $(BENCH_ARGS)
 
-# Packages of npm whose shared libraries attest bench loads: ONNX Runtime and ggml, both MIT.
+# Packages of npm whose shared libraries are loaded: ONNX Runtime and ggml, both MIT.
 PEER_PACKAGES := onnxruntime-node@1.30.0 @node-llama-cpp/linux-x64@3.21.1
 
-peers: ## Install other libraries for attest bench to compare with (optional)
-	$(call ensure,libopenblas0 libdnnl2 $(if $(shell command -v npm),,npm))
+peers: ## Install other libraries to audit and to compare with (optional; docs/peers.md)
+	$(call ensure,libopenblas0 libdnnl2 python3-numpy python3-torch $(if $(shell command -v npm),,npm))
 	mkdir -p peers
 	npm install --prefix peers --no-save --ignore-scripts --no-audit --no-fund $(PEER_PACKAGES)
 

@@ -10,6 +10,7 @@
 #include "audit/audit.h"
 #include "audit/builtin.h"
 #include "audit/onnx_suite.h"
+#include "audit/peer_subjects.h"
 #include "audit/process_subject.h"
 #include "cli/command.h"
 #include "cli/minimal_cases.h"
@@ -55,6 +56,10 @@ StatusOr<std::unique_ptr<Subject>> MakeSubject(const AuditCommand& options) {
   constexpr std::string_view kFault = "fault:";
   if (options.kernel.starts_with(kFault))
     return MakePlainSubject(options.kernel.substr(kFault.size()));
+  constexpr std::string_view kPeer = "peer:";
+  if (options.kernel.starts_with(kPeer)) {
+    return MakePeerSubject(options.kernel.substr(kPeer.size()), limits);
+  }
   return MakeBuiltinSubject(options.kernel);
 }
 
@@ -239,8 +244,10 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
 void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_status) {
   CLI::App* command = app.add_subcommand("audit", "Judge one implementation");
   const auto options = std::make_shared<AuditCommand>();
-  command->add_option("--kernel", options->kernel,
-                      "A built-in kernel (tiled, tiled@AVX2, ...) or a seeded fault (fault:NAME)");
+  command->add_option(
+      "--kernel", options->kernel,
+      "A built-in kernel (tiled, tiled@AVX2, ...), another library (peer:NAME) or a "
+      "seeded fault (fault:NAME)");
   command->add_option("--plugin", options->plugin,
                       "A shared library with the interface of attest/plugin.h");
   command->add_option("--exec", options->exec,
