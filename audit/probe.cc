@@ -97,7 +97,7 @@ class Prober {
       : subject_(subject), capabilities_(*capabilities), assumptions_(*assumptions) {}
 
   void Run() {
-    if (!FindType()) return;
+    if (IsComplete() || !FindType()) return;
     std::optional<NameSet>* const lists[] = {&capabilities_.scores, &capabilities_.masks,
                                              &capabilities_.features};
     const std::array<std::string_view, 3> names{"scores", "masks", "features"};
@@ -113,6 +113,12 @@ class Prober {
   }
 
  private:
+  bool IsComplete() const {
+    const Capabilities& c = capabilities_;
+    return c.dtypes && c.scores && c.masks && c.features && c.outputs && c.empty_row && c.layouts &&
+           !c.arithmetic.empty();
+  }
+
   CaseSpec Plainest() const {
     CaseSpec spec{.shape = {1, 2, 2, 3, 5, 4, 4, 4}, .dtype = dtype_};
     if (capabilities_.head_dims && !capabilities_.head_dims->empty()) {
@@ -129,6 +135,11 @@ class Prober {
   static bool Declines(const Outcome& outcome) {
     return outcome.kind == Outcome::Kind::kUnsupported ||
            (outcome.kind == Outcome::Kind::kFailed && outcome.code == "error");
+  }
+
+  static bool IsRight(const StatusOr<Expectation>& expected, const Outcome& outcome) {
+    return outcome.kind == Outcome::Kind::kOk && expected.ok() && outcome.outputs.contains("out") &&
+           Judge(*expected, "out", outcome.outputs.at("out")).violations == 0;
   }
 
   static void Note(const Outcome& outcome, const std::string& name, Found* found) {
@@ -192,10 +203,9 @@ class Prober {
     return found.taken;
   }
 
-  // The first element of a row without an allowed key, where such a row is taken.
-  std::optional<TensorMap> EmptyRowOf(EmptyRow policy, Case* problem) const {
+  // A case of rows without an allowed key; nothing where the subject takes no such rule.
+  std::optional<Case> EmptyRows() const {
     CaseSpec spec = Plainest();
-    spec.empty_row = policy;
     if (capabilities_.masks->contains("boolean")) {
       spec.mask_pattern = MaskPattern::kAllFalse;
     } else if (capabilities_.masks->contains("kv_lengths")) {
@@ -203,30 +213,29 @@ class Prober {
     } else {
       return std::nullopt;
     }
-    *problem = MakeCase(spec, 0);
-    Outcome outcome = subject_.Run(*problem, {});
-    if (outcome.kind != Outcome::Kind::kOk || !outcome.outputs.contains("out")) return std::nullopt;
-    return std::move(outcome.outputs);
+    return MakeCase(spec, 0);
   }
 
   void FindEmptyRow() {
-    Case zero;
-    Case nan;
-    const std::optional<TensorMap> got = EmptyRowOf(EmptyRow::kZero, &zero);
-    const std::optional<TensorMap> got_for_nan = EmptyRowOf(EmptyRow::kNan, &nan);
-    if (!got || !got_for_nan) return;
-    const auto fits = [&](EmptyRow policy, const TensorMap& outputs) {
-      Case asked = zero;
-      asked.contract.empty_row = policy;
-      const StatusOr<Expectation> expected = Expect(asked);
-      return expected.ok() && Judge(*expected, "out", outputs.at("out")).violations == 0;
+    const std::optional<Case> rows = EmptyRows();
+    if (!rows) return;
+    const auto with = [&](EmptyRow policy) {
+      Case problem = *rows;
+      problem.contract.empty_row = policy;
+      return problem;
+    };
+    const Outcome zero = subject_.Run(with(EmptyRow::kZero), {});
+    const Outcome nan = subject_.Run(with(EmptyRow::kNan), {});
+    const auto fits = [&](EmptyRow policy, const Outcome& outcome) {
+      const StatusOr<Expectation> expected = Expect(with(policy));
+      return IsRight(expected, outcome);
     };
     // Whoever follows the contract needs no declaration.
-    if (fits(EmptyRow::kZero, *got) && fits(EmptyRow::kNan, *got_for_nan)) return;
+    if (fits(EmptyRow::kZero, zero) && fits(EmptyRow::kNan, nan)) return;
     const std::array<std::pair<EmptyRow, const char*>, 3> policies{
         {{EmptyRow::kZero, "zero"}, {EmptyRow::kNan, "nan"}, {EmptyRow::kUniform, "uniform"}}};
     for (const auto& [policy, name] : policies) {
-      if (!fits(policy, *got) || !fits(policy, *got_for_nan)) continue;
+      if (!fits(policy, zero) || !fits(policy, nan)) continue;
       capabilities_.empty_row = policy;
       assumptions_.push_back(fmt::format("rows without an allowed key, by trial: {}", name));
       return;
@@ -237,9 +246,7 @@ class Prober {
     const Case problem = MakeCase(Plainest(), 0);
     const Outcome outcome = subject_.Run(problem, {.layout = Layout::kPadded});
     const StatusOr<Expectation> expected = Expect(problem);
-    const bool right = outcome.kind == Outcome::Kind::kOk && expected.ok() &&
-                       outcome.outputs.contains("out") &&
-                       Judge(*expected, "out", outcome.outputs.at("out")).violations == 0;
+    const bool right = IsRight(expected, outcome);
     capabilities_.layouts = right ? CapabilityNames("layouts") : NameSet{"dense"};
     assumptions_.push_back(right ? "layouts, by trial: any strides"
                                  : "layouts, by trial: dense tensors only");
@@ -256,11 +263,7 @@ class Prober {
       problem.contract.arithmetic.profile = profile;
       const Outcome outcome = subject_.Run(problem, {});
       const StatusOr<Expectation> expected = Expect(problem);
-      if (outcome.kind != Outcome::Kind::kOk || !expected.ok() ||
-          !outcome.outputs.contains("out") ||
-          Judge(*expected, "out", outcome.outputs.at("out")).violations > 0) {
-        return false;
-      }
+      if (!IsRight(expected, outcome)) return false;
     }
     return true;
   }

@@ -87,6 +87,13 @@ Outcome InProcessSubject::Run(const Case& problem, const CallOptions& options) c
         fmt::format("layout {}: no address space for it here", NameOf(layout)));
   }
   const Status status = Call(problem.contract, inputs, outputs, options.threads);
+  Outcome outcome = OutcomeOf(status, problem, inputs, outputs);
+  outcome.complaints = TakeComplaints();
+  return outcome;
+}
+
+Outcome InProcessSubject::OutcomeOf(const Status& status, const Case& problem,
+                                    const Buffers& inputs, const Buffers& outputs) {
   if (status.code() == StatusCode::kUnsupported) {
     return Outcome::Unsupported(status.message());
   }

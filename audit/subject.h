@@ -95,6 +95,14 @@ class InProcessSubject : public Subject {
   // buffer for each of them, and one for `out` in any case.
   virtual Status Call(const Contract& contract, Buffers& inputs, Buffers& outputs,
                       int threads) const = 0;
+
+  // What the last call did beside computing; asked once after every call.
+  virtual std::vector<Complaint> TakeComplaints() const { return {}; }
+
+ private:
+  // What became of a call that gave `status`.
+  static Outcome OutcomeOf(const Status& status, const Case& problem, const Buffers& inputs,
+                           const Buffers& outputs);
 };
 
 // A directory of result files, one a case, computed elsewhere: CASE_NAME.safetensors, .npz or .npy,

@@ -9,6 +9,7 @@
 
 #include "audit/bound.h"
 #include "audit/builtin.h"
+#include "audit/peer_subjects.h"
 #include "audit/suite.h"
 #include "bench/benchmark.h"
 #include "cli/command.h"
@@ -47,6 +48,11 @@ Entries EntriesOf(const std::string& what) {
     }
   } else if (what == "profiles") {
     for (const ProfileInfo& p : Profiles()) entries.emplace_back(p.name, p.description);
+  } else if (what == "peers") {
+    for (const PeerEntry& p : Peers()) {
+      const std::string missing = p.missing.empty() ? "" : "; not installed: " + p.missing;
+      entries.emplace_back(p.name, fmt::format("{} ({}){}", p.description, p.licence, missing));
+    }
   } else if (what == "benchmarks") {
     for (const Benchmark& b : Benchmarks()) entries.emplace_back(b.name, b.question);
   }
@@ -60,8 +66,8 @@ void AddListCommand(CLI::App& app, const CommonOptions& common, int* exit_status
   const auto what = std::make_shared<std::string>();
   command->add_option("what", *what, "What to list")
       ->required()
-      ->check(
-          CLI::IsMember({"kernels", "suites", "experiments", "faults", "profiles", "benchmarks"}));
+      ->check(CLI::IsMember(
+          {"kernels", "suites", "experiments", "faults", "profiles", "peers", "benchmarks"}));
   command->callback([what, &common, exit_status] {
     const Entries entries = EntriesOf(*what);
     if (common.json) {

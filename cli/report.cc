@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// attest report: the stability report of experiments, built-in kernels and real activations.
+// attest report: the stability report of experiments, built-in kernels, installed peers and real
+// activations.
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "audit/audit.h"
 #include "audit/builtin.h"
+#include "audit/peer_subjects.h"
 #include "cli/command.h"
 #include "experiments/experiment.h"
 #include "optimized/targets.h"
@@ -81,8 +83,39 @@ class ReportRun {
                           "--cases cases/use_lite"));
   }
 
+  // Audits every peer that is installed, by the suite quick and real activations.
+  Status InstalledPeers() {
+    std::vector<std::string> installed;
+    for (const PeerEntry& peer : Peers()) {
+      if (peer.missing.empty()) installed.push_back(peer.name);
+    }
+    if (installed.empty()) return Status();
+    std::vector<SuiteCase> cases;
+    for (const char* suite : {"real", "quick"}) {
+      StatusOr<std::vector<SuiteCase>> more = MakeSuite(suite, common_.seed);
+      if (!more.ok()) return more.status();
+      std::move(more->begin(), more->end(), std::back_inserter(cases));
+    }
+    Auditor auditor(std::move(cases), Options());
+    for (const std::string& name : installed) {
+      StatusOr<std::unique_ptr<Subject>> subject = MakePeerSubject(name, ProcessLimits{});
+      if (!subject.ok()) return subject.status();
+      StatusOr<ordered_json> record = auditor.Audit(
+          **subject, fmt::format("attest audit --kernel peer:{} --suite real --suite quick{}", name,
+                                 SeedArgument()));
+      if (!record.ok()) return record.status();
+      ++peers_;
+      if ((*record)["verdict"] != "conforms") ++peers_with_findings_;
+      records_.push_back(*std::move(record));
+    }
+    return Status();
+  }
+
   const ordered_json& records() const { return records_; }
   int with_findings() const { return with_findings_; }
+  // Apart from the above: what a peer does decides no exit status.
+  int peers() const { return peers_; }
+  int peers_with_findings() const { return peers_with_findings_; }
 
  private:
   std::string SeedArgument() const {
@@ -108,6 +141,8 @@ class ReportRun {
   const bool full_;
   ordered_json records_ = ordered_json::array();
   int with_findings_ = 0;
+  int peers_ = 0;
+  int peers_with_findings_ = 0;
 };
 
 Status Run(const ReportCommand& command, const CommonOptions& common, int* exit_status) {
@@ -128,13 +163,17 @@ Status Run(const ReportCommand& command, const CommonOptions& common, int* exit_
   }
   if (Status s = run.RecordedEngine(); !s.ok()) return s;
   if (Status s = run.Audits({"real", generated}, kernels); !s.ok()) return s;
+  if (Status s = run.InstalledPeers(); !s.ok()) return s;
   if (Status s = WriteReport(command.out, run.records()); !s.ok()) return s;
   if (common.json) {
     fmt::print("{}\n", run.records().dump(2));
   } else {
-    fmt::print("{} audits, {} with findings; {} experiments\n{}/report.html\n",
-               run.records().size() - Experiments().size(), run.with_findings(),
-               Experiments().size(), command.out);
+    const std::size_t peers = static_cast<std::size_t>(run.peers());
+    fmt::print(
+        "{} audits, {} with findings; {} peers, {} with findings; {} experiments\n"
+        "{}/report.html\n",
+        run.records().size() - Experiments().size() - peers, run.with_findings(), peers,
+        run.peers_with_findings(), Experiments().size(), command.out);
   }
   *exit_status = run.with_findings() == 0 ? kExitConforms : kExitFindings;
   return Status();
@@ -144,7 +183,7 @@ Status Run(const ReportCommand& command, const CommonOptions& common, int* exit_
 
 void AddReportCommand(CLI::App& app, const CommonOptions& common, int* exit_status) {
   CLI::App* command = app.add_subcommand(
-      "report", "The stability report: experiments, built-in kernels, real activations");
+      "report", "The stability report: experiments, built-in kernels, peers, real activations");
   const auto options = std::make_shared<ReportCommand>();
   command->add_option("--out", options->out, "Directory (default: out/report)");
   CLI::Option* quick = command->add_flag("--quick", options->quick, "Some minutes (the default)");

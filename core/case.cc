@@ -303,9 +303,9 @@ StatusOr<Case> ReadCase(const std::filesystem::path& file,
   return problem;
 }
 
-Status WriteCase(const std::filesystem::path& file, const Case& problem) {
-  return WriteSafetensors(file,
-                          {problem.tensors, {{kContractKey, ContractToJson(problem.contract)}}});
+Status WriteCase(const std::filesystem::path& file, const Case& problem, Durability durability) {
+  return WriteSafetensors(
+      file, {problem.tensors, {{kContractKey, ContractToJson(problem.contract)}}}, durability);
 }
 
 StatusOr<TensorMap> ReadResult(const std::filesystem::path& file, const Case& problem) {

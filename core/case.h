@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/contract.h"
+#include "core/file_io.h"
 #include "core/status.h"
 #include "core/tensor.h"
 
@@ -45,7 +46,8 @@ DType OutputDType(const Case& problem, const std::string& name);
 // with the contract read from `contract_file`, which is an error for a file that has its own.
 StatusOr<Case> ReadCase(const std::filesystem::path& file,
                         const std::optional<std::filesystem::path>& contract_file = std::nullopt);
-Status WriteCase(const std::filesystem::path& file, const Case& problem);
+Status WriteCase(const std::filesystem::path& file, const Case& problem,
+                 Durability durability = Durability::kFlushed);
 
 // Reads a result file (.safetensors, .npz, or .npy with `out` alone) and checks every output that
 // the case asks for against it; outputs that are missing are simply absent from the map (a

@@ -206,17 +206,20 @@ Status OutputFile::Append(std::span<const std::byte> bytes) {
   return {};
 }
 
-Status OutputFile::Commit() {
-  // Reopened, because a library may have put another file in the temporary one's place.
+Status OutputFile::Commit(Durability durability) {
   ::close(std::exchange(descriptor_, -1));
-  descriptor_ = ::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0 || ::fsync(descriptor_) != 0) {
-    return Internal(fmt::format("{}: cannot be written: {}", name_, ErrorText(errno)));
+  if (durability == Durability::kFlushed) {
+    // Reopened, because a library may have put another file in the temporary one's place.
+    descriptor_ = ::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor_ < 0 || ::fsync(descriptor_) != 0) {
+      return Internal(fmt::format("{}: cannot be written: {}", name_, ErrorText(errno)));
+    }
   }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
     return Internal(fmt::format("{}: cannot be created: {}", name_, ErrorText(errno)));
   }
   temporary_.clear();
+  if (durability == Durability::kTemporary) return {};
   // The directory's entry too; some file systems cannot flush a directory, which is no error.
   const std::filesystem::path parent = target_.parent_path();
   const int directory =

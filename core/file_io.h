@@ -56,6 +56,12 @@ class InputFile {
 // The whole file, which must not be longer than `limit` bytes (checked before anything is read).
 StatusOr<std::string> ReadWholeFile(const std::filesystem::path& file, std::uint64_t limit);
 
+// Whether a file that was written survives a loss of power.
+enum class Durability {
+  kFlushed,    // flushed to the disk
+  kTemporary,  // not flushed: for files that are read back and removed
+};
+
 // A file that appears under its name only when it is complete: bytes go to a temporary file beside
 // it, which Commit() flushes to the disk and renames. Without Commit() nothing remains. A name that
 // is already something other than a regular file (a directory, a device) is refused.
@@ -73,7 +79,7 @@ class OutputFile {
 
   Status Append(std::span<const std::byte> bytes);
   Status Append(std::string_view text) { return Append(std::as_bytes(std::span(text))); }
-  Status Commit();
+  Status Commit(Durability durability = Durability::kFlushed);
 
  private:
   OutputFile() = default;

@@ -174,7 +174,8 @@ StatusOr<TensorFile> ReadSafetensors(const std::filesystem::path& file) {
   });
 }
 
-Status WriteSafetensors(const std::filesystem::path& file, const TensorFile& content) {
+Status WriteSafetensors(const std::filesystem::path& file, const TensorFile& content,
+                        Durability durability) {
   return WithoutExceptions(file, [&]() -> Status {
     const std::string name = Printable(file.native());
     Status status = CheckNames(name, content);
@@ -191,7 +192,7 @@ Status WriteSafetensors(const std::filesystem::path& file, const TensorFile& con
     for (const auto& [tensor_name, tensor] : content.tensors) {
       if (status.ok()) status = output->Append({tensor.bytes(), tensor.byte_size()});
     }
-    return status.ok() ? output->Commit() : status;
+    return status.ok() ? output->Commit(durability) : status;
   });
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "core/file_io.h"
 #include "core/status.h"
 #include "core/tensor.h"
 
@@ -24,6 +25,7 @@ StatusOr<TensorFile> ReadSafetensors(const std::filesystem::path& file);
 
 // Writes tensors sorted by name, data aligned to 8 bytes; the same content gives the same bytes.
 // The file appears under its name only when it is complete.
-Status WriteSafetensors(const std::filesystem::path& file, const TensorFile& content);
+Status WriteSafetensors(const std::filesystem::path& file, const TensorFile& content,
+                        Durability durability = Durability::kFlushed);
 
 }  // namespace attest

@@ -13,7 +13,7 @@
 
 /* Tensors are DLPack's DLTensor. Include <dlpack/dlpack.h> before this header to use its own
  * declarations; otherwise these, which have the same layout, are enough. */
-#ifndef DLPACK_VERSION
+#ifndef DLPACK_DLPACK_H_
 #ifdef __cplusplus
 extern "C" {
 #endif

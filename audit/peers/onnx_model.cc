@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/peers/onnx_model.h"
+#include "audit/peers/onnx_model.h"
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/peers/shared_library.h"
+#include "audit/peers/shared_library.h"
 
 #include <dlfcn.h>
 

@@ -12,7 +12,15 @@
 namespace attest {
 
 // Element types by the numbers of TensorProto.DataType.
-enum class OnnxType : int { kFloat = 1, kInt32 = 6 };
+enum class OnnxType : int {
+  kFloat = 1,
+  kInt32 = 6,
+  kInt64 = 7,
+  kBool = 9,
+  kFloat16 = 10,
+  kDouble = 11,
+  kBFloat16 = 16
+};
 
 struct OnnxValue {
   std::string name;
