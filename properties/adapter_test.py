@@ -257,7 +257,7 @@ class Protocol(unittest.TestCase):
         self.assertEqual(process.returncode, 0)
         for arguments, message in [(["--cases", cases], "belong together"),
                                    (["--cases", cases, "--results", cases], "would replace"),
-                                   (["--cases", cases + "x", "--results", results], "no such")]:
+                                   (["--cases", cases + "x", "--results", results], "No such")]:
             process = self.start(None, arguments)
             self.assertIn(message, process.communicate()[1])
             self.assertEqual(process.returncode, 2)

@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a Python function auditable by Attest: one file, Python 3.9 or later and numpy.
 
-    import attest_adapter
-    attest_adapter.serve(function, info)
-
-serves `attest audit --exec 'python3 my_adapter.py'` (JSON lines on standard input and output), or,
-as `python3 my_adapter.py --cases DIR --results DIR`, computes the cases of a directory where Attest
-is not installed. docs/plugins.md, section "Python", has the details.
+serve(function, info) answers `attest audit --exec 'python3 my_adapter.py'`, and computes the cases
+of a directory, `my_adapter.py --cases DIR --results DIR` (docs/plugins.md, "Python").
 
 function(contract, tensors, threads) gets the contract as a dict with every default filled in, and
 the tensors as numpy arrays by name. It returns the array of `out`, or a dict of outputs by name, as
-numpy, torch or JAX arrays of any real type: they are rounded to the type that the contract wants.
-bfloat16 tensors are ml_dtypes.bfloat16 where that is installed, else float32, which holds them
-exactly. Raise Unsupported(reason) for what the function cannot do.
+numpy, torch or JAX arrays, which are rounded to the type that the contract wants. bfloat16 tensors
+are ml_dtypes.bfloat16 where that is installed, else float32, which holds them exactly.
 """
 import argparse
 import json
