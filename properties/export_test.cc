@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "audit/case_index.h"
@@ -36,7 +36,10 @@ class ExportTest : public ::testing::Test {
  protected:
   // The suite `quick` is exported once, into directory/quick.
   static void SetUpTestSuite() {
-    directory_ = fs::temp_directory_path() / ("attest_export_test_" + std::to_string(getpid()));
+    // In memory where the machine offers that: every file of an export is flushed to the disk.
+    const bool in_memory = access("/dev/shm", W_OK) == 0;
+    directory_ = (in_memory ? fs::path("/dev/shm") : fs::temp_directory_path()) /
+                 ("attest_export_test_" + std::to_string(getpid()));
     fs::create_directories(directory_);
     const Ran ran = Attest("export --suite quick --out quick --json");
     ASSERT_EQ(ran.status, 0) << ran.err;
@@ -105,7 +108,7 @@ nlohmann::json ExportTest::summary_;
 TEST_F(ExportTest, NamesArePortableAndUnique) {
   EXPECT_EQ(CaseFileName(7, "2x2.1x3x4x4.4 f32 normal mask=holes[b1qk] q@2=nan"),
             "0007-2x2.1x3x4x4.4-f32-normal-mask-holes-b1qk-q-2-nan.safetensors");
-  EXPECT_EQ(CaseFileName(12345, "\xc3\xa4/../:"), "12345-..safetensors");
+  EXPECT_EQ(CaseFileName(12345, "\xc3\xa4/../:"), "12345.safetensors");
   EXPECT_EQ(CaseFileName(1, ""), "0001.safetensors");
   EXPECT_EQ(CaseFileName(1, std::string(300, 'x')).size(), 100u);
   const StatusOr<std::vector<CaseEntry>> entries = ReadCaseIndex(directory_ / "quick");
