@@ -141,7 +141,7 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   if (WantsOnnx(options) && options.cases.empty()) {
     return InvalidArgument("audit: --suite onnx needs --cases DIR, the folder of its node tests");
   }
-  if (!options.contract.empty() && options.cases.empty()) {
+  if (!options.contract.empty() && (options.cases.empty() || WantsOnnx(options))) {
     return InvalidArgument("audit: --contract is for the cases of --cases DIR");
   }
   if (!options.out.empty()) {
@@ -169,8 +169,8 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   Auditor auditor(*std::move(cases), audit);
   StatusOr<ordered_json> record = auditor.Audit(**subject, common.command_line);
   if (!record.ok()) return record.status();
-  const OnnxAudited audited = IsOfStoredOutputs(options) ? OnnxAudited::kStoredResults
-                                                         : OnnxAudited::kImplementation;
+  const OnnxAudited audited =
+      IsOfStoredOutputs(options) ? OnnxAudited::kStoredResults : OnnxAudited::kImplementation;
   for (const std::string& remark : RemarksOn(node_tests, audited)) {
     (*record)["remarks"].push_back(remark);
   }
