@@ -38,7 +38,8 @@ file(GLOB_RECURSE installed RELATIVE "${prefix}" "${prefix}/*")
 foreach(wanted bin/attest share/doc/attest/LICENSE share/doc/attest/NOTICE include/attest/core/dtype.h
     include/attest/plugin.h libexec/attest/attest_plugin_host share/attest/examples/attention_plugin.c
     share/attest/cases/use_lite/long_L0.safetensors share/attest/cases/use_lite/NOTICE
-    share/attest/cases/onnx/NOTICE share/attest/cases/onnx/test_attention_4d_with_qk_matmul/model.onnx)
+    share/attest/cases/onnx/NOTICE share/attest/cases/onnx/test_attention_4d_with_qk_matmul/model.onnx
+    share/attest/adapters/attest_adapter.py)
   if(NOT wanted IN_LIST installed)
     message(FATAL_ERROR "${wanted} was not installed")
   endif()
