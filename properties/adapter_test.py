@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import numpy as np
@@ -103,6 +104,11 @@ class Files(unittest.TestCase):
             single = middle.astype(np.float32)
         np.testing.assert_array_equal(attest_adapter.bf16_bits(single), even)
 
+    def test_not_a_number_stays_one(self):
+        bits = np.array([0x7F800001, 0xFF800001, 0x7FFFFFFF, 0xFFFFFFFF], np.uint32)
+        np.testing.assert_array_equal(attest_adapter.bf16_bits(bits.view(np.float32)),
+                                      [0x7FC0, 0xFFC0, 0x7FFF, 0xFFFF])
+
     def test_other_types_survive(self):
         for kind, array in [("F64", np.array([[0.1, -0.0], [np.inf, 5e-324]])),
                             ("F32", np.float32([1e-45, 3e38])), ("F16", np.float16([6e-8, 65504])),
@@ -196,6 +202,19 @@ class Protocol(unittest.TestCase):
         for text in ("on standard output", "and below Python", "from a child"):
             self.assertIn(text, err)
 
+    def test_answers_come_one_by_one(self):
+        write_case(self.case, contract(score={"softcap": 1}))
+        process = self.start()
+        timer = threading.Timer(60, process.kill)  # instead of waiting for ever
+        timer.start()
+        for _ in range(3):
+            process.stdin.write(json.dumps({"case": self.case, "result": self.result}) + "\n")
+            process.stdin.flush()
+            self.assertEqual(json.loads(process.stdout.readline())["status"], "ok")
+        process.communicate()
+        timer.cancel()
+        self.assertEqual(process.returncode, 0)
+
     def test_failures_are_told_in_one_line(self):
         expected = [
             (2, "error", r"KeyError: 'some\\nkey' \(adapter.py:1\d\)"),
@@ -229,6 +248,8 @@ class Protocol(unittest.TestCase):
             self.assertEqual(str(missing), message)
         answer = self.run_case(2, {"supports": {"features": []}})[0]
         self.assertEqual(answer, {"status": "unsupported", "message": "features: no softcap"})
+        answer = self.run_case(0, {"supports": {"outputs": ["lse"]}})[0]
+        self.assertEqual(answer["message"], "outputs: none of those that the case asks for")
 
     def test_bad_requests_end_nothing(self):
         write_case(self.case, contract())
@@ -241,6 +262,9 @@ class Protocol(unittest.TestCase):
         cases = os.path.join(self.directory.name, "cases")
         results = os.path.join(self.directory.name, "results")
         os.mkdir(cases)
+        os.mkdir(results)
+        with open(os.path.join(results, "4.safetensors"), "w", encoding="utf-8"):
+            pass  # of an earlier run
         for behaviour in (0, 2, 4):
             write_case(os.path.join(cases, f"{behaviour}.safetensors"),
                        contract(score={"softcap": behaviour}))
