@@ -14,7 +14,8 @@ JOBS ?=
 ROOMS := core reference optimized audit properties experiments reports cli bench
 PACKAGES := cmake ninja-build clang-19 g++ git libboost-dev libeigen3-dev libgtest-dev \
   librapidcheck-dev libhwy-dev libmpfr-dev libgmp-dev libflint-arb-dev libflint-dev \
-  nlohmann-json3-dev libcli11-dev libfmt-dev librandom123-dev libssl-dev libzip-dev
+  nlohmann-json3-dev libcli11-dev libfmt-dev librandom123-dev libssl-dev libzip-dev \
+  libonnx-dev libonnx-testdata libprotobuf-dev
 
 # $(call ensure,packages) installs those that are missing; silent when none is.
 define ensure

@@ -239,7 +239,9 @@ class Session {
     record["cases"] = {{"run", judged},       {"passed", passed_},
                        {"failed", failed_},   {"unsupported", unsupported_},
                        {"crashed", crashed_}, {"not_run", not_run_}};
-    record["elements"] = {{"compared", elements_}, {"not_judged", not_judged_}};
+    record["elements"] = {{"compared", elements_},
+                          {"not_judged", not_judged_},
+                          {"not_correctly_rounded", not_correctly_rounded_}};
     record["findings"] = findings_.ToJson(command);
     record["laws"] = ordered_json::array();
     for (const Law& law : Laws()) {
@@ -312,6 +314,7 @@ class Session {
       case_judged_ += verdict.elements - verdict.not_judged;
       elements_ += verdict.elements;
       not_judged_ += verdict.not_judged;
+      not_correctly_rounded_ += verdict.not_correctly_rounded;
       if (verdict.violations == 0) continue;
       conforms = false;
       const std::string code = verdict.non_finite_mismatch ? "non-finite" : "above-bound";
@@ -414,6 +417,7 @@ class Session {
   Index failed_starts_ = 0;
   Index elements_ = 0;
   Index not_judged_ = 0;
+  Index not_correctly_rounded_ = 0;
   Index other_policy_ = 0;   // cases that state another than the subject declares
   Index case_elements_ = 0;  // of the case that is being judged
   Index case_judged_ = 0;
@@ -453,6 +457,7 @@ const std::vector<FindingKind>& FindingKinds() {
         {"garbage", "the answer is no line of the protocol"},
         {"bad-result", "the result file cannot be read or has a wrong type or shape"},
         {"trespass", "the implementation wrote where it must not"},
+        {"wrong-cache", "a stored key or value cache is not the past followed by the new"},
         {"printed", "the implementation wrote to standard output"},
         {"fp-state", "the implementation left the floating-point state changed"},
     };

@@ -11,9 +11,6 @@
 namespace attest {
 namespace {
 
-// A case keeps about 150 bytes a score: certified weights, conditions and bounds.
-constexpr Index kMostScores = Index{1} << 26;
-
 bool IsGradient(const std::string& tensor) { return tensor.starts_with("grad_"); }
 
 const std::vector<double>& BoundsOf(const Expectation& expected, const std::string& tensor) {

@@ -14,6 +14,10 @@
 
 namespace attest {
 
+// More scores than this are refused: a case keeps about 150 bytes a score (certified weights,
+// conditions and bounds).
+inline constexpr Index kMostScores = Index{1} << 26;
+
 // One element that stands for many: the one with the largest error over bound.
 struct Witness {
   std::vector<Index> index;

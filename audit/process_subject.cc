@@ -14,9 +14,9 @@
 
 #include "audit/capabilities.h"
 #include "audit/child_process.h"
+#include "audit/line_answer.h"
 #include "audit/probe.h"
 #include "core/file_io.h"
-#include "core/json_reader.h"
 
 namespace attest {
 namespace {
@@ -136,15 +136,12 @@ class ProcessSubject : public Subject {
                                           "expected");
   }
 
-  // The answer's object; nothing, with *failure set, where it is none.
-  std::optional<json> Exchange(const std::string& line, Outcome* failure) const {
+  // Nothing, with *failure set, where the answer is none.
+  std::optional<LineAnswer> Exchange(const std::string& line, Outcome* failure) const {
     const ChildProcess::Answer answer = child_->Ask(line, seconds_, memory_bytes_);
     if (answer.end == ChildProcess::End::kAnswered) {
-      StatusOr<json> parsed = ParseStrictJson(answer.text);
-      if (parsed.ok() && parsed->is_object() && parsed->contains("status") &&
-          (*parsed)["status"].is_string()) {
-        return *std::move(parsed);
-      }
+      std::optional<LineAnswer> parsed = ParseLineAnswer(answer.text, program_.hosts_plugin);
+      if (parsed) return parsed;
     }
     *failure = Broken(answer);
     return std::nullopt;
@@ -170,18 +167,19 @@ class ProcessSubject : public Subject {
   Outcome Ask(const std::string& request, const Case& problem,
               const std::filesystem::path& result) const {
     Outcome failure;
-    const std::optional<json> answer = Exchange(request, &failure);
+    std::optional<LineAnswer> answer = Exchange(request, &failure);
     if (!answer) return failure;
-    const std::string status = (*answer)["status"];
-    const auto message_field = answer->find("message");
-    std::string message = "no reason given";
-    if (message_field != answer->end() && message_field->is_string()) {
-      message = Printable(message_field->get<std::string>()).substr(0, 500);
+    const std::string message = answer->message.empty() ? "no reason given" : answer->message;
+    switch (answer->kind) {
+      case LineAnswer::Kind::kUnsupported:
+        return Outcome::Unsupported(message);
+      case LineAnswer::Kind::kError:
+        return Outcome::Failed("error", message);
+      case LineAnswer::Kind::kTrespass:
+        return Outcome::Failed("trespass", message);
+      case LineAnswer::Kind::kOk:
+        break;
     }
-    if (status == "unsupported") return Outcome::Unsupported(message);
-    if (status == "error") return Outcome::Failed("error", message);
-    if (status == "trespass" && program_.hosts_plugin) return Outcome::Failed("trespass", message);
-    if (status != "ok") return Broken({ChildProcess::End::kAnswered, answer->dump()});
     std::error_code error;
     if (!std::filesystem::exists(result, error)) {
       return Outcome::Failed("bad-result", "answered ok, but there is no result file");
@@ -194,12 +192,7 @@ class ProcessSubject : public Subject {
       return Outcome::Failed("bad-result", text);
     }
     Outcome outcome = Outcome::Ok(*std::move(outputs));
-    if (program_.hosts_plugin && answer->contains("complaints")) {
-      for (const json& complaint : (*answer)["complaints"]) {
-        outcome.complaints.push_back(
-            {complaint.value("code", "error"), complaint.value("message", "")});
-      }
-    }
+    outcome.complaints = std::move(answer->complaints);
     return outcome;
   }
 
@@ -215,14 +208,11 @@ class ProcessSubject : public Subject {
     if (failure) {
       info_.assumptions.push_back("no info: " + failure->message);
     } else {
-      const json& answer = *first_answer_;
-      const std::string status = answer["status"];
-      if (status == "error") {
-        return InvalidArgument(fmt::format("{}: {}", program_.what,
-                                           Printable(answer.value("message", "no reason given"))));
+      if (first_answer_->kind == LineAnswer::Kind::kError) {
+        return InvalidArgument(fmt::format("{}: {}", program_.what, first_answer_->message));
       }
-      if (status == "ok" && answer.contains("info")) {
-        StatusOr<Capabilities> declared = ParseCapabilities(answer["info"].dump());
+      if (first_answer_->kind == LineAnswer::Kind::kOk && !first_answer_->info.empty()) {
+        StatusOr<Capabilities> declared = ParseCapabilities(first_answer_->info);
         if (!declared.ok()) {
           return InvalidArgument(fmt::format("{}: {}", program_.what, declared.status().message()));
         }
@@ -261,7 +251,7 @@ class ProcessSubject : public Subject {
   Capabilities capabilities_;
   SubjectInfo info_;
   mutable std::optional<ChildProcess> child_;
-  mutable std::optional<json> first_answer_;
+  mutable std::optional<LineAnswer> first_answer_;
   mutable std::size_t calls_ = 0;
 };
 

@@ -34,6 +34,7 @@ const std::vector<SuiteInfo>& Suites() {
        "generated: tails, masks, windows, ranges of scores, gradients, and every two features"},
       {"standard", "quick, every length to 257 and rows to 4096 keys"},
       {"real", "activations of a trained sentence encoder on English sentences of 5 to 128 tokens"},
+      {"onnx", "node tests of ONNX in --cases DIR: Attention 23 and 24, Softmax, LogSoftmax"},
   };
   return suites;
 }
@@ -49,6 +50,8 @@ StatusOr<std::vector<SuiteCase>> MakeSuite(const std::string& name, std::uint64_
     for (SuiteCase& c : *cases) c.suite = name;
     return cases;
   }
+  if (name == "onnx")
+    return InvalidArgument("suite 'onnx': its cases are in a folder that is given");
   std::vector<std::string> names;
   for (const SuiteInfo& suite : Suites()) names.push_back(suite.name);
   return NotFound(fmt::format("no suite '{}' (known: {})", name, fmt::join(names, ", ")));

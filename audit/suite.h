@@ -25,7 +25,7 @@ struct SuiteCase {
 };
 
 // The cases of one suite. NotFound for a name that is not in Suites(), or where the files of the
-// suite `real` are not there.
+// suite `real` are not there. Those of `onnx` are MakeOnnxSuite's (audit/onnx_suite.h).
 StatusOr<std::vector<SuiteCase>> MakeSuite(const std::string& name, std::uint64_t seed);
 
 // Every .safetensors and .npz case of a directory, in the order of file names, or the one case of a

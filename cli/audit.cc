@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 
 #include "audit/audit.h"
 #include "audit/builtin.h"
+#include "audit/onnx_suite.h"
 #include "audit/peer_subjects.h"
 #include "audit/process_subject.h"
 #include "cli/command.h"
@@ -61,7 +63,24 @@ StatusOr<std::unique_ptr<Subject>> MakeSubject(const AuditCommand& options) {
   return MakeBuiltinSubject(options.kernel);
 }
 
-StatusOr<std::vector<SuiteCase>> GatherCases(const AuditCommand& options, std::uint64_t seed) {
+constexpr const char* kOnnxSuite = "onnx";
+
+bool WantsOnnx(const AuditCommand& options) {
+  return std::find(options.suites.begin(), options.suites.end(), kOnnxSuite) !=
+         options.suites.end();
+}
+
+// Without an implementation, node tests of ONNX are audited as they are stored.
+bool IsOfStoredOutputs(const AuditCommand& options) {
+  const auto given = SubjectOptions(options);
+  return WantsOnnx(options) && std::all_of(given.begin(), given.end(), [](const auto& option) {
+           return option.second->empty();
+         });
+}
+
+// `node_tests` are those of --cases where the suite `onnx` is asked for.
+StatusOr<std::vector<SuiteCase>> GatherCases(const AuditCommand& options, std::uint64_t seed,
+                                             const OnnxSuite& node_tests) {
   std::vector<std::string> suites = options.suites;
   if (suites.empty() && options.cases.empty()) suites = {"quick", "real"};
   std::vector<SuiteCase> all;
@@ -74,9 +93,13 @@ StatusOr<std::vector<SuiteCase>> GatherCases(const AuditCommand& options, std::u
   std::set<std::string> seen;
   for (const std::string& suite : suites) {
     if (!seen.insert(suite).second) continue;  // a suite that is named twice runs once
+    if (suite == kOnnxSuite) {
+      if (Status s = append(CasesOf(node_tests)); !s.ok()) return s;
+      continue;
+    }
     if (Status s = append(MakeSuite(suite, seed)); !s.ok()) return s;
   }
-  if (!options.cases.empty()) {
+  if (!options.cases.empty() && !WantsOnnx(options)) {
     std::optional<std::filesystem::path> contract;
     if (!options.contract.empty()) contract = options.contract;
     if (Status s = append(ReadCases(options.cases, contract)); !s.ok()) return s;
@@ -87,7 +110,8 @@ StatusOr<std::vector<SuiteCase>> GatherCases(const AuditCommand& options, std::u
 // Findings that are printed in full, and for which minimal cases are looked for.
 constexpr std::size_t kMostPrinted = 6;
 
-void PrintSummary(const ordered_json& record) {
+// `recorded`: of results that were computed elsewhere.
+void PrintSummary(const ordered_json& record, bool recorded) {
   const ordered_json& cases = record["cases"];
   fmt::print("{}: {}\n", record["implementation"]["name"].get<std::string>(),
              record["verdict"].get<std::string>());
@@ -99,6 +123,11 @@ void PrintSummary(const ordered_json& record) {
     if (cases[field] != 0) fmt::print(", {} {}", cases[field].get<Index>(), words);
   }
   fmt::print("\n");
+  if (recorded) {
+    fmt::print("elements: {} compared, {} of them not the correctly rounded value\n",
+               record["elements"]["compared"].get<Index>(),
+               record["elements"]["not_correctly_rounded"].get<Index>());
+  }
   std::set<std::string> more;  // codes; one mistake breaks many laws
   for (std::size_t i = 0; i < record["findings"].size(); ++i) {
     const ordered_json& finding = record["findings"][i];
@@ -141,11 +170,14 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
     ++subjects;
     subject_argument = fmt::format("{} {}", name, ShellQuoted(*value));
   }
-  if (subjects != 1) {
+  if (subjects != 1 && !(subjects == 0 && IsOfStoredOutputs(options))) {
     return InvalidArgument("audit: give exactly one of --kernel, --plugin, --exec and --results");
   }
   if (!options.results.empty() && options.cases.empty() && options.suites.empty()) {
     return InvalidArgument("audit: --results needs --cases DIR, the cases they were computed from");
+  }
+  if (WantsOnnx(options) && options.cases.empty()) {
+    return InvalidArgument("audit: --suite onnx needs --cases DIR, the folder of its node tests");
   }
   if (!options.contract.empty() && options.cases.empty()) {
     return InvalidArgument("audit: --contract is for the cases of --cases DIR");
@@ -153,9 +185,18 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   if (!options.out.empty()) {
     if (Status s = PrepareDirectory(options.out); !s.ok()) return s;
   }
-  StatusOr<std::unique_ptr<Subject>> subject = MakeSubject(options);
+  OnnxSuite node_tests;
+  if (WantsOnnx(options)) {
+    StatusOr<OnnxSuite> suite = MakeOnnxSuite(options.cases);
+    if (!suite.ok()) return suite.status();
+    node_tests = *std::move(suite);
+  }
+  StatusOr<std::unique_ptr<Subject>> subject =
+      IsOfStoredOutputs(options)
+          ? MakeStoredSubject(node_tests, "stored outputs of " + options.cases)
+          : MakeSubject(options);
   if (!subject.ok()) return subject.status();
-  StatusOr<std::vector<SuiteCase>> cases = GatherCases(options, common.seed);
+  StatusOr<std::vector<SuiteCase>> cases = GatherCases(options, common.seed, node_tests);
   if (!cases.ok()) return cases.status();
   AuditOptions audit;
   audit.threads = common.threads;
@@ -166,9 +207,14 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   Auditor auditor(*std::move(cases), audit);
   StatusOr<ordered_json> record = auditor.Audit(**subject, common.command_line);
   if (!record.ok()) return record.status();
+  const OnnxAudited audited =
+      IsOfStoredOutputs(options) ? OnnxAudited::kStoredResults : OnnxAudited::kImplementation;
+  for (const std::string& remark : RemarksOn(node_tests, audited)) {
+    (*record)["remarks"].push_back(remark);
+  }
   // Results that were recorded elsewhere exist for the cases as they are alone, and nothing is
   // learned from more calls of what hardly answers any.
-  if (!options.no_shrink && options.results.empty() && (*record)["cases"]["not_run"] == 0) {
+  if (!options.no_shrink && !(*subject)->info().recorded && (*record)["cases"]["not_run"] == 0) {
     if (Status s = AddMinimalCases(**subject, auditor.cases(), subject_argument, options.out,
                                    kMostPrinted, &*record);
         !s.ok()) {
@@ -182,7 +228,7 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   if (common.json) {
     fmt::print("{}\n", record->dump(2));
   } else {
-    PrintSummary(*record);
+    PrintSummary(*record, (*subject)->info().recorded);
   }
   const std::string verdict = (*record)["verdict"];
   if (verdict == "nothing audited") {
@@ -211,7 +257,8 @@ void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_statu
   command->add_option("--suite", options->suites,
                       "Suite to run, repeatable (default: quick, real)");
   command->add_option("--cases", options->cases,
-                      "Directory of case files, or one file, to run as well");
+                      "Directory of case files, or one file, to run as well; or the node tests of "
+                      "--suite onnx");
   command->add_option("--contract", options->contract, "Contract of cases without one (JSON file)");
   command->add_option("--out", options->out,
                       "Directory for audit.json, and minimal/ with a case file for each finding");
