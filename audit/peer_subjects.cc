@@ -93,12 +93,18 @@ bool SystemHasLibrary(const std::string& name) {
   return false;
 }
 
-// Whether python3 would find the modules; without importing them, which takes seconds.
-bool PythonHasTorch() {
-  return std::system(
-             "python3 -c 'import importlib.util as u, sys; "
-             "sys.exit(not (u.find_spec(\"torch\") and u.find_spec(\"numpy\")))' >/dev/null "
-             "2>&1") == 0;
+// The first python3 that would find the modules: that of the path, or the system's. They are not
+// imported, which takes seconds.
+std::optional<std::string> PythonWithTorch() {
+  for (const char* python : {"python3", "/usr/bin/python3"}) {
+    const std::string command = fmt::format(
+        "{} -c 'import importlib.util as u, sys; "
+        "sys.exit(not (u.find_spec(\"torch\") and u.find_spec(\"numpy\")))' "
+        ">/dev/null 2>&1",
+        python);
+    if (std::system(command.c_str()) == 0) return python;
+  }
+  return std::nullopt;
 }
 
 std::string MissingOf(const Row& row) {
@@ -110,7 +116,7 @@ std::string MissingOf(const Row& row) {
       if (!SystemHasLibrary(row.what)) return fmt::format("{} is not there (make peers)", row.what);
       break;
     case Where::kPython:
-      if (!PythonHasTorch()) return "python3 has no modules torch and numpy (make peers)";
+      if (!PythonWithTorch()) return "python3 has no modules torch and numpy (make peers)";
       return Adapter() ? "" : "torch_attention.py is not there (set ATTEST_ADAPTERS to its folder)";
   }
   return PluginOf(row) ? "" : "its plug-in is not there (set ATTEST_PEER_PLUGINS to its folder)";
@@ -143,8 +149,8 @@ StatusOr<std::unique_ptr<Subject>> MakePeerSubject(const std::string& name,
       return NotFound(fmt::format("peer '{}': {}", name, missing));
     }
     if (row.where != Where::kPython) return MakePluginSubject(*PluginOf(row), limits);
-    return MakeExecSubject(fmt::format("python3 {} {}", Quoted(Adapter()->string()), row.what),
-                           limits);
+    return MakeExecSubject(
+        fmt::format("{} {} {}", *PythonWithTorch(), Quoted(Adapter()->string()), row.what), limits);
   }
   return NotFound(fmt::format("no peer '{}' (known: {})", name, fmt::join(names, ", ")));
 }

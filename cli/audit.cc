@@ -179,7 +179,7 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   if (WantsOnnx(options) && options.cases.empty()) {
     return InvalidArgument("audit: --suite onnx needs --cases DIR, the folder of its node tests");
   }
-  if (!options.contract.empty() && options.cases.empty()) {
+  if (!options.contract.empty() && (options.cases.empty() || WantsOnnx(options))) {
     return InvalidArgument("audit: --contract is for the cases of --cases DIR");
   }
   if (!options.out.empty()) {

@@ -73,6 +73,7 @@ StatusOr<std::shared_ptr<OneDnn>> OneDnn::Load() {
   }
   dnnl->version = fmt::format("{}.{}.{}", version()->major, version()->minor, version()->patch);
   dnnl->changed_fp_state = library->changed_fp_state();
+  library->Find("omp_set_num_threads", &dnnl->set_threads);
   if (Status s = FromDnnl(dnnl->f.engine_create(&dnnl->engine, kCpu, 0)); !s.ok()) return s;
   if (Status s = FromDnnl(dnnl->f.stream_create(&dnnl->stream, dnnl->engine, kInOrder)); !s.ok()) {
     return s;

@@ -81,6 +81,8 @@ struct OneDnn {
   ~OneDnn();
 
   DnnlFunctions f{};
+  // Of the OpenMP library that it uses, where it does.
+  void (*set_threads)(int threads) = nullptr;
   std::string version;  // "2.6.3"
   bool changed_fp_state = false;
   DnnlEngine* engine = nullptr;

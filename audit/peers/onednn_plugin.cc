@@ -31,7 +31,7 @@ const std::string& Info() {
   return text;
 }
 
-StatusOr<TensorMap> Run(const Case& problem, int) {
+StatusOr<TensorMap> Run(const Case& problem, int threads) {
   if (!Library().ok()) return Internal(Library().status().message());
   const Contract& c = problem.contract;
   const Dimensions& s = c.shape;
@@ -42,6 +42,7 @@ StatusOr<TensorMap> Run(const Case& problem, int) {
       return Unsupported("products of whole matrices let a NaN or infinity reach every row");
     }
   }
+  if ((*Library())->set_threads != nullptr) (*Library())->set_threads(threads);
   DnnlHead head(**Library());
   Status status =
       head.Prepare({s.q_len, s.kv_len, s.qk_dim, s.v_dim, static_cast<float>(ScaleOf(c))});

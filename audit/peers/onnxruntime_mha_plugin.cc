@@ -15,7 +15,7 @@ const std::string& Info() {
                    {"masks", {"bias", "causal_top_left", "causal_bottom_right", "kv_lengths"}},
                    {"features", {"explicit_scale", "v_dim"}},
                    {"outputs", {"out"}}},
-      .arithmetic = {{{"profile", "f32"}}, {{"profile", "f16-math"}}},
+      .arithmetic = {{{"profile", "f16-math"}}, {{"profile", "f32"}}},
   });
   return text;
 }

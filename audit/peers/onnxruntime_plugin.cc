@@ -20,7 +20,7 @@ const std::string& Info() {
                    {"empty_row", "zero"},
                    {"outputs", {"out", "weights"}}},
       // In f16, scores and weights are f16 tensors between steps in f32.
-      .arithmetic = {{{"profile", "f32"}}, {{"profile", "f64"}}, {{"profile", "f16-math"}}},
+      .arithmetic = {{{"profile", "f16-math"}}, {{"profile", "f32"}}},
   });
   return text;
 }

@@ -30,7 +30,7 @@ const std::string& Info() {
                     {"gqa", "alibi", "softcap", "sinks", "dropout", "explicit_scale", "v_dim",
                      "out_dtype"}},
                    {"outputs", {"out", "lse", "weights"}}},
-      .arithmetic = {{{"profile", "f32"}}, {{"profile", "f64"}}},
+      .arithmetic = {{{"profile", "f32"}}},
   });
   return text;
 }

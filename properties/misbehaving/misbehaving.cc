@@ -130,6 +130,17 @@ int Fail(const AttestCall* call, const char* message, int result) {
   return result;
 }
 
+// How it was called, as a message: threads, the stride of heads of q and what out held.
+int Report(const AttestCall* call) {
+  const DLTensor* const out = AttestOutput(call, "out");
+  float junk = 0.0f;
+  std::memcpy(&junk, out->data, sizeof junk);
+  std::snprintf(call->message, call->message_size, "threads %d, stride %lld, %s", call->threads,
+                static_cast<long long>(AttestInput(call, "q")->strides[1]),
+                junk != junk ? "nan" : "huge");
+  return ATTEST_ERROR;
+}
+
 }  // namespace
 
 int attest_plugin_run(const AttestCall* call) {
@@ -138,6 +149,8 @@ int attest_plugin_run(const AttestCall* call) {
     std::raise(SIGSEGV);
   }
   BeforeTheCall();
+  if (kHow == "report") return Report(call);
+  if (kHow == "read" && std::getchar() != EOF) return Fail(call, "read something", ATTEST_ERROR);
   if (kHow == "unwritten") return ATTEST_OK;
   const int result = right_run(call);
   SpoilOutput(call);
