@@ -5,9 +5,21 @@
 
 #include <utility>
 
+#include "core/file_io.h"
+
 namespace attest {
 
 using nlohmann::json;
+
+namespace {
+
+// What comes from a file may hold anything, of any length.
+std::string OneLine(const std::string& message) {
+  constexpr std::size_t kLongest = 400;
+  return Printable(message.size() <= kLongest ? message : message.substr(0, kLongest) + "...");
+}
+
+}  // namespace
 
 StatusOr<json> ParseStrictJson(std::string_view text, int max_depth) {
   // The parser would skip a byte-order mark and stop at a zero byte.
@@ -29,7 +41,7 @@ StatusOr<json> ParseStrictJson(std::string_view text, int max_depth) {
     return true;
   };
   json parsed = json::parse(text.begin(), text.end(), check, /*allow_exceptions=*/false);
-  if (!error.empty()) return InvalidArgument("JSON: " + error);
+  if (!error.empty()) return InvalidArgument(OneLine("JSON: " + error));
   if (parsed.is_discarded()) return InvalidArgument("not valid JSON");
   return parsed;
 }
@@ -47,7 +59,7 @@ std::string ObjectReader::PathOf(const std::string& field) const {
 }
 
 void ObjectReader::Fail(const std::string& field, const std::string& message) {
-  if (status_.ok()) status_ = InvalidArgument(PathOf(field) + ": " + message);
+  if (status_.ok()) status_ = InvalidArgument(OneLine(PathOf(field) + ": " + message));
 }
 
 bool ObjectReader::Has(const std::string& field) const {
@@ -114,8 +126,8 @@ Status ObjectReader::Finish() {
   if (!status_.ok()) return status_;
   for (const auto& [field, value] : object_.items()) {
     if (!known_.contains(field)) {
-      return InvalidArgument(
-          fmt::format("{}: unknown field (known: {})", PathOf(field), fmt::join(known_, ", ")));
+      return InvalidArgument(OneLine(
+          fmt::format("{}: unknown field (known: {})", PathOf(field), fmt::join(known_, ", "))));
     }
   }
   return Status();

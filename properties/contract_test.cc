@@ -80,6 +80,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("dtype":"f32","dtype":"f32")", "contract: JSON: field 'dtype' appears twice"},
         Refusal{R"("dtype":"f32","mask":{"causal":"none","causal":"none"})",
                 "contract: JSON: field 'causal' appears twice"},
+        Refusal{R"("dtype":"f32","a\nb":1)", "a\\x0ab: unknown field"},
+        Refusal{R"("dtype":"f32","a\nb":1,"a\nb":1)", "field 'a\\x0ab' appears twice"},
         Refusal{R"("dtype":"fp32")", "dtype: expected one of f64, f32, bf16, f16, found 'fp32'"},
         Refusal{R"("dtype":"i32")", "dtype: expected one of"},
         Refusal{R"("dtype":32)", "dtype: expected a text, found 32"},
