@@ -135,8 +135,8 @@ TEST_P(InstalledPeer, ConformsWhereAttentionIsPlain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, InstalledPeer, ::testing::ValuesIn(Names()),
-                         [](const ::testing::TestParamInfo<std::string>& info) {
-                           std::string name = info.param;
+                         [](const ::testing::TestParamInfo<std::string>& test) {
+                           std::string name = test.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
