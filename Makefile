@@ -15,7 +15,7 @@ ROOMS := core reference optimized audit properties experiments reports cli bench
 PACKAGES := cmake ninja-build clang-19 g++ git libboost-dev libeigen3-dev libgtest-dev \
   librapidcheck-dev libhwy-dev libmpfr-dev libgmp-dev libflint-arb-dev libflint-dev \
   nlohmann-json3-dev libcli11-dev libfmt-dev librandom123-dev libssl-dev libzip-dev \
-  libonnx-dev libonnx-testdata libprotobuf-dev
+  libonnx-dev libonnx-testdata libprotobuf-dev python3 python3-numpy
 
 # $(call ensure,packages) installs those that are missing; silent when none is.
 define ensure
@@ -76,7 +76,7 @@ bench: ## Build and run the benchmarks (BENCH_ARGS: arguments of Google Benchmar
 PEER_PACKAGES := onnxruntime-node@1.30.0 @node-llama-cpp/linux-x64@3.21.1
 
 peers: ## Install other libraries to audit and to compare with (optional; docs/peers.md)
-	$(call ensure,libopenblas0 libdnnl2 python3-numpy python3-torch $(if $(shell command -v npm),,npm))
+	$(call ensure,libopenblas0 libdnnl2 python3-torch $(if $(shell command -v npm),,npm))
 	mkdir -p peers
 	npm install --prefix peers --no-save --ignore-scripts --no-audit --no-fund $(PEER_PACKAGES)
 

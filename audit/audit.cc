@@ -166,7 +166,11 @@ class Session {
       case Outcome::Kind::kUnsupported:
         ++unsupported_;
         status = "unsupported";
-        ++unsupported_reasons_[outcome.message];
+        if (subject_.info().recorded) {
+          ++without_result_;
+        } else {
+          ++unsupported_reasons_[outcome.message];
+        }
         break;
       case Outcome::Kind::kFailed:
         status = CountFailure(outcome.code) ? "crashed" : "failed";
@@ -182,7 +186,11 @@ class Session {
           conforms = false;
         }
         const bool lawful = RunLaws(problem);
-        if (conforms && lawful && case_elements_ > 0 && case_judged_ == 0) {
+        if (conforms && lawful && subject_.info().recorded && result["outputs"].empty()) {
+          ++unsupported_;
+          ++without_result_;
+          status = "unsupported";
+        } else if (conforms && lawful && case_elements_ > 0 && case_judged_ == 0) {
           ++unsupported_;
           status = "not judged";
         } else if (conforms && lawful) {
@@ -254,6 +262,7 @@ class Session {
     }
     record["case_results"] = case_results_;
     std::vector<std::string> remarks = UnsupportedRemarks();
+    AddPartialRemarks(judged + unsupported_ - declined_, &remarks);
     if (not_run_ > 0) {
       remarks.push_back(fmt::format(
           "the audit ended early, after {} calls that ended the process ({} by the time limit): {} "
@@ -293,7 +302,10 @@ class Session {
       const auto found = outcome.outputs.find(name);
       if (found == outcome.outputs.end()) {
         // Recorded results may be partial; everybody else was asked for the output.
-        if (subject_.info().recorded && name != "out") continue;
+        if (subject_.info().recorded && name != "out") {
+          ++not_given_[name];
+          continue;
+        }
         findings_.Add("missing-output", name, problem.name, "the output was not given",
                       std::nullopt);
         conforms = false;
@@ -330,6 +342,7 @@ class Session {
   // The case asks for nothing that the subject declares to give.
   Status DeclineCase(const SuiteCase& item) {
     ++unsupported_;
+    ++declined_;
     ++unsupported_reasons_["outputs: it gives none of those that the case asks for"];
     case_results_.push_back({{"case", item.problem.name},
                              {"suite", item.suite},
@@ -363,6 +376,18 @@ class Session {
     }
     if (rest > 0) remarks.push_back(fmt::format("unsupported for other reasons: {} cases", rest));
     return remarks;
+  }
+
+  // What recorded results lack of `cases`.
+  void AddPartialRemarks(Index cases, std::vector<std::string>* remarks) const {
+    if (without_result_ > 0) {
+      remarks->push_back(fmt::format("partial results: {} of {} cases have a result",
+                                     cases - without_result_, cases));
+    }
+    for (const auto& [name, count] : not_given_) {
+      remarks->push_back(fmt::format(
+          "partial results: '{}' was not given in {} cases that ask for it", name, count));
+    }
   }
 
   bool RunLaws(const Case& problem) {
@@ -405,6 +430,7 @@ class Session {
   FindingList findings_;
   std::map<std::string, LawCount> laws_;
   std::map<std::string, Index> unsupported_reasons_;
+  std::map<std::string, Index> not_given_;  // outputs that recorded results lack
   ordered_json case_results_ = ordered_json::array();
   std::string outputs_digest_;
   Index passed_ = 0;
@@ -412,7 +438,9 @@ class Session {
   Index unsupported_ = 0;
   Index crashed_ = 0;
   Index not_run_ = 0;
-  Index ended_ = 0;  // calls that ended the process, those of laws included
+  Index declined_ = 0;        // cases that ask for nothing that the subject gives
+  Index without_result_ = 0;  // of recorded results
+  Index ended_ = 0;           // calls that ended the process, those of laws included
   Index timeouts_ = 0;
   Index failed_starts_ = 0;
   Index elements_ = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/file_io.h"
@@ -111,6 +112,14 @@ StatusOr<OnnxSuite> MakeOnnxSuite(const std::filesystem::path& directory) {
   OnnxSuite suite;
   for (const std::filesystem::path& test : *tests) {
     if (Status s = AddTest(test, &suite); !s.ok()) return s;
+  }
+  std::set<std::string> names;
+  for (const OnnxCase& item : suite.cases) {
+    const std::string& name = item.item.problem.name;
+    if (!names.insert(name).second) {
+      return InvalidArgument(
+          fmt::format("{}: two cases are named {}", Printable(directory.native()), Quoted(name)));
+    }
   }
   if (suite.cases.empty()) {
     return Unsupported(fmt::format(

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -85,7 +86,7 @@ class ProcessSubject : public Subject {
     const std::filesystem::path in = directory_.path() / fmt::format("{}.safetensors", calls_);
     const std::filesystem::path result =
         directory_.path() / fmt::format("{}.result.safetensors", calls_);
-    if (Status s = WriteCase(in, problem); !s.ok()) {
+    if (Status s = WriteCase(in, problem, Durability::kTemporary); !s.ok()) {
       return {.kind = Outcome::Kind::kUnreadable, .message = s.message()};
     }
     json request{{"case", in.string()}, {"result", result.string()}, {"threads", options.threads}};
@@ -94,6 +95,15 @@ class ProcessSubject : public Subject {
       request["junk"] = options.junk == Junk::kNaN ? "nan" : "huge";
     }
     Outcome outcome = Ask(request.dump(), problem, result);
+    // What a trial's call was complained of is told with the audit's first.
+    std::vector<Complaint>& complaints = outcome.complaints;
+    if (in_trials_) {
+      std::move(complaints.begin(), complaints.end(), std::back_inserter(complaints_of_trials_));
+    } else if (outcome.kind == Outcome::Kind::kOk) {
+      std::move(complaints_of_trials_.begin(), complaints_of_trials_.end(),
+                std::back_inserter(complaints));
+      complaints_of_trials_.clear();
+    }
     std::error_code ignored;
     std::filesystem::remove(in, ignored);
     std::filesystem::remove(result, ignored);
@@ -224,6 +234,7 @@ class ProcessSubject : public Subject {
     if (!program_.hosts_plugin) capabilities_.layouts = NameSet{"dense"};
     // A process that does not even start is not tried further; the audit will tell.
     if (!failure) Probe(*this, &capabilities_, &info_.assumptions);
+    in_trials_ = false;
     FillInfo();
     return Status();
   }
@@ -253,6 +264,8 @@ class ProcessSubject : public Subject {
   mutable std::optional<ChildProcess> child_;
   mutable std::optional<LineAnswer> first_answer_;
   mutable std::size_t calls_ = 0;
+  bool in_trials_ = true;
+  mutable std::vector<Complaint> complaints_of_trials_;
 };
 
 }  // namespace

@@ -3,11 +3,34 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <utility>
 
+#include "audit/capabilities.h"
+#include "core/file_io.h"
+
 namespace attest {
 namespace {
+
+constexpr std::uint64_t kInfoSizeLimit = std::uint64_t{1} << 20;
+
+// What whoever computed the results declares, in the info.json beside them.
+Status ReadInfo(const std::filesystem::path& file, SubjectInfo* info) {
+  const StatusOr<std::string> text = ReadWholeFile(file, kInfoSizeLimit);
+  if (!text.ok()) return text.status();
+  StatusOr<Capabilities> declared = ParseCapabilities(*text);
+  if (!declared.ok()) {
+    return InvalidArgument(file.string() + ": " + declared.status().message());
+  }
+  if (!declared->name.empty()) info->name = Printable(declared->name);
+  info->version = Printable(declared->version);
+  if (declared->outputs) info->outputs.insert(declared->outputs->begin(), declared->outputs->end());
+  info->empty_row = declared->empty_row;
+  info->arithmetic = std::move(declared->arithmetic);
+  info->declared = std::move(declared->declared);
+  return Status();
+}
 
 class RecordedSubject : public Subject {
  public:
@@ -100,6 +123,10 @@ StatusOr<std::unique_ptr<Subject>> MakeRecordedSubject(const std::string& direct
   info.name = name;
   info.description = "recorded results in " + directory;
   info.recorded = true;
+  const std::filesystem::path declared = std::filesystem::path(directory) / "info.json";
+  if (std::filesystem::exists(declared)) {
+    if (Status s = ReadInfo(declared, &info); !s.ok()) return s;
+  }
   return std::unique_ptr<Subject>(std::make_unique<RecordedSubject>(directory, info));
 }
 

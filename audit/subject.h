@@ -105,8 +105,9 @@ class InProcessSubject : public Subject {
                            const Buffers& outputs);
 };
 
-// A directory of result files, one a case, computed elsewhere: CASE_NAME.safetensors, .npz or .npy.
-// Error when the directory does not exist.
+// A directory of result files, one a case, computed elsewhere: CASE_NAME.safetensors, .npz or .npy,
+// and what is declared of them in info.json, where there is one (docs/plugins.md). Without a result
+// a case is kUnsupported. Error when the directory does not exist or the info is malformed.
 StatusOr<std::unique_ptr<Subject>> MakeRecordedSubject(const std::string& directory,
                                                        const std::string& name);
 

@@ -179,7 +179,7 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   if (WantsOnnx(options) && options.cases.empty()) {
     return InvalidArgument("audit: --suite onnx needs --cases DIR, the folder of its node tests");
   }
-  if (!options.contract.empty() && options.cases.empty()) {
+  if (!options.contract.empty() && (options.cases.empty() || WantsOnnx(options))) {
     return InvalidArgument("audit: --contract is for the cases of --cases DIR");
   }
   if (!options.out.empty()) {
@@ -233,7 +233,10 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   const std::string verdict = (*record)["verdict"];
   if (verdict == "nothing audited") {
     return InvalidArgument(
-        "audit: nothing was audited, the implementation takes none of the cases");
+        options.results.empty()
+            ? "audit: nothing was audited, the implementation takes none of the cases"
+            : fmt::format("audit: nothing was audited, no case has a result in {}",
+                          options.results));
   }
   *exit_status = verdict == "conforms" ? kExitConforms : kExitFindings;
   return Status();

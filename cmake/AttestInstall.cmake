@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` lays down: the libraries and headers of the rooms that others may link, the
-# attest command, the real-activation cases, and a package for find_package(Attest).
+# attest command, what plug-ins need, the real-activation cases, and a package for find_package(Attest).
 include(CMakePackageConfigHelpers)
 
 set(ATTEST_INSTALL_ROOMS core reference optimized audit)
@@ -41,7 +41,8 @@ foreach(room IN LISTS ATTEST_INSTALL_ROOMS)
   install(TARGETS attest_${room} EXPORT AttestTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/${room}/"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/attest/${room}"
-    FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN "onnx_*.h" EXCLUDE)
+    FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN "abi" EXCLUDE
+    PATTERN "onnx_*.h" EXCLUDE)
 endforeach()
 string(REGEX MATCHALL "[^\n]+" ATTEST_FIND_DEPENDENCIES "${ATTEST_FIND_DEPENDENCIES}")
 list(REMOVE_DUPLICATES ATTEST_FIND_DEPENDENCIES)
@@ -62,11 +63,19 @@ install(FILES
   DESTINATION "${ATTEST_CONFIG_DIR}")
 
 install(TARGETS attest RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+# What writers of plug-ins need, and the program that hosts plug-ins.
+install(FILES "${PROJECT_SOURCE_DIR}/audit/abi/attest/plugin.h"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/attest")
+install(FILES "${PROJECT_SOURCE_DIR}/audit/examples/attention_plugin.c"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/attest/examples")
+install(TARGETS attest_plugin_host RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/attest")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/NOTICE"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/attest")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/audit/adapters/"
-  DESTINATION "${CMAKE_INSTALL_DATADIR}/attest/adapters" FILES_MATCHING PATTERN "*.py")
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/attest/adapters"
+  FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/cases/" DESTINATION "${CMAKE_INSTALL_DATADIR}/attest/cases"
   FILES_MATCHING
-    PATTERN "*.safetensors" PATTERN "*.onnx" PATTERN "*.pb" PATTERN "NOTICE" PATTERN "README.md" PATTERN "sentences.json"
+    PATTERN "*.safetensors" PATTERN "*.onnx" PATTERN "*.pb" PATTERN "NOTICE" PATTERN "README.md"
+    PATTERN "sentences.json"
     PATTERN "node_modules" EXCLUDE)

@@ -533,5 +533,29 @@ TEST_F(CommandTest, ListsEverything) {
   }
 }
 
+// Node tests of ONNX: the stored outputs, a kernel on the same cases, and what is refused.
+TEST_F(CommandTest, JudgesNodeTestsOfOnnx) {
+  const std::string cases = " --suite onnx --cases '" + std::string(std::getenv("ATTEST_CASES"));
+  const CommandResult stored = Run("audit" + cases + "/onnx'");
+  EXPECT_EQ(stored.status, 0) << stored.err;
+  EXPECT_NE(stored.out.find("elements: 1592 compared, 0 of them not the correctly rounded value"),
+            std::string::npos)
+      << stored.out;
+  EXPECT_NE(stored.out.find("remark: 2400 elements of present_key"), std::string::npos);
+  const CommandResult kernel = Run("audit --kernel tiled" + cases + "/onnx' --json");
+  EXPECT_EQ(kernel.status, 0) << kernel.err;
+  const auto record = nlohmann::json::parse(kernel.out);
+  EXPECT_EQ(record["cases"]["passed"], 10);
+  EXPECT_EQ(record["implementation"]["name"], "tiled");
+  EXPECT_EQ(record["elements"]["compared"], 1592);
+  const CommandResult fault =
+      Run("audit --kernel fault:causal-sees-next --no-shrink" + cases + "/onnx'");
+  EXPECT_EQ(fault.status, 1) << fault.out;
+  ExpectRefused("audit --suite onnx", "needs --cases DIR");
+  ExpectRefused("audit --kernel tiled --suite onnx", "needs --cases DIR");
+  ExpectRefused("audit" + cases + "/use_lite'", "no node test of ONNX");
+  ExpectRefused("audit --kernel tiled --results ." + cases + "/onnx'", "exactly one of");
+}
+
 }  // namespace
 }  // namespace attest

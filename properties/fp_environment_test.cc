@@ -6,6 +6,7 @@
 
 #include <cfenv>
 #include <cmath>
+#include <string>
 
 #include "core/random.h"
 
@@ -42,6 +43,26 @@ TEST(FloatingPointEnvironment, RefusesFlushedSubnormals) {
   }
 }
 #endif
+
+TEST(FloatingPointState, TellsAndUndoesChanges) {
+  const FloatingPointState before = FloatingPointState::Current();
+  volatile double zero = 0.0;
+  volatile double raised = 1.0 / zero;  // flags are no change
+  (void)raised;
+  EXPECT_EQ(FloatingPointState::Current().ChangesSince(before), "");
+  std::fesetround(FE_DOWNWARD);
+#if defined(__SSE__)
+  _mm_setcsr(_mm_getcsr() | 0x8000u);
+  const std::string expected = "rounding mode, FTZ";
+#else
+  const std::string expected = "rounding mode";
+#endif
+  const std::string changes = FloatingPointState::Current().ChangesSince(before);
+  before.Restore();
+  EXPECT_EQ(changes, expected);
+  EXPECT_EQ(FloatingPointState::Current().ChangesSince(before), "");
+  EXPECT_TRUE(CheckFloatingPointEnvironment().ok());
+}
 
 // a * b + c with two roundings and with one differ on most of these; the derived bounds and the
 // exact error terms of this project count on two where the source says two.

@@ -302,6 +302,10 @@ TEST_F(OnnxFiles, ReadsEveryDataSet) {
   ASSERT_TRUE(suite.ok()) << suite.status().message();
   ASSERT_EQ(suite->cases.size(), 3u);
   EXPECT_EQ(suite->cases[2].item.problem.name, "test.2");
+  // The stored results are looked up by name.
+  fs::copy(root_ / "test", root_ / "test.2", fs::copy_options::recursive);
+  EXPECT_NE(MakeOnnxSuite(root_).status().message().find("two cases are named \"test.2\""),
+            std::string::npos);
 }
 
 // Every part and every bit flip of `whole`; `read` says whether the damage was refused.

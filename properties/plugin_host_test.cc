@@ -87,6 +87,25 @@ TEST_F(PluginHost, AnswersInfoAndCases) {
   }
 }
 
+TEST_F(PluginHost, CallsAsItIsAsked) {
+  json second = Request("out.safetensors");
+  second["threads"] = 3;
+  second["layout"] = "transposed";
+  second["junk"] = "huge";
+  const std::vector<json> answers =
+      Ask(Plugin("report"), {Request("out.safetensors").dump(), second.dump()});
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[0]["message"], "threads 1, stride 12, nan");
+  EXPECT_EQ(answers[1]["message"], "threads 3, stride 4, huge");
+}
+
+TEST_F(PluginHost, KeepsItsInputFromThePlugin) {
+  // More lines than the host reads at a time, so that the plug-in could find some.
+  const std::vector<std::string> requests(60, Request("out.safetensors").dump());
+  const json ok{{"status", "ok"}};
+  EXPECT_EQ(Ask(Plugin("read"), requests), std::vector(60, ok));
+}
+
 TEST_F(PluginHost, SaysWhenThereIsNoInfo) {
   EXPECT_EQ(Ask(Plugin("no_info"), {R"({"info":true})"}),
             std::vector{json({{"status", "unsupported"}})});

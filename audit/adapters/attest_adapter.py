@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a Python function auditable by Attest: one file, Python 3.9 or later and numpy.
 
-    import attest_adapter
-    attest_adapter.serve(function, info)
-
-serves `attest audit --exec 'python3 my_adapter.py'` (JSON lines on standard input and output), or,
-as `python3 my_adapter.py --cases DIR --results DIR`, computes the cases of a directory where Attest
-is not installed. docs/plugins.md, section "Python", has the details.
+serve(function, info) answers `attest audit --exec 'python3 my_adapter.py'`, and computes the cases
+of a directory, `my_adapter.py --cases DIR --results DIR` (docs/plugins.md, "Python").
 
 function(contract, tensors, threads) gets the contract as a dict with every default filled in, and
 the tensors as numpy arrays by name. It returns the array of `out`, or a dict of outputs by name, as
-numpy, torch or JAX arrays of any real type: they are rounded to the type that the contract wants.
-bfloat16 tensors are ml_dtypes.bfloat16 where that is installed, else float32, which holds them
-exactly. Raise Unsupported(reason) for what the function cannot do.
+numpy, torch or JAX arrays, which are rounded to the type that the contract wants. bfloat16 tensors
+are ml_dtypes.bfloat16 where that is installed, else float32, which holds them exactly.
 """
+import argparse
 import json
 import math
 import os
@@ -38,19 +34,17 @@ class Unsupported(Exception):
     """The function does not offer what the case asks for; no error."""
 
 
-# Files -------------------------------------------------------------------------------------------
-
-
 def bf16_bits(array):
     """Bit patterns (uint16) of bfloat16: nearest, ties to even, also of doubles; NaN payloads stay."""
+    shape, array = array.shape, np.ascontiguousarray(array).reshape(-1)
     if BFLOAT16 is not None and array.dtype == BFLOAT16:
-        return np.ascontiguousarray(array).view(np.uint16).reshape(array.shape)
+        return array.view(np.uint16).reshape(shape)
     if array.dtype == np.float32:
-        bits = np.ascontiguousarray(array).view(np.uint32).reshape(array.shape)
+        bits = array.view(np.uint32)
     else:  # to odd first, so that the two roundings are one
         wide = array.astype(np.float64)
         with np.errstate(all="ignore"):
-            single = np.asarray(wide.astype(np.float32))
+            single = wide.astype(np.float32)
             back = single.astype(np.float64)
             inexact = (back != wide) & ~np.isnan(wide)
             beyond = np.abs(back) > np.abs(wide)
@@ -58,14 +52,14 @@ def bf16_bits(array):
     is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
     rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
     quiet = (bits >> 16) | np.where(bits & 0x007F0000, 0, 0x0040)  # of a payload in the low bits
-    return np.where(is_nan, quiet, rounded).astype(np.uint16)
+    return np.where(is_nan, quiet, rounded).astype(np.uint16).reshape(shape)
 
 
 def from_bf16_bits(bits):
     """bfloat16 values of bit patterns: ml_dtypes.bfloat16 where installed, else float32 (exact)."""
     if BFLOAT16 is not None:
-        return np.ascontiguousarray(bits).view(BFLOAT16)
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+        return np.ascontiguousarray(bits).view(BFLOAT16).reshape(bits.shape)
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def read_safetensors(path):
@@ -89,6 +83,17 @@ def read_safetensors(path):
     return tensors, types, metadata
 
 
+def _write(path, content):
+    temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
 def write_safetensors(path, tensors, metadata=None):
     """Writes {name: (type, array)}, types as safetensors names them; complete or not at all."""
     header, parts, position = {}, [], 0
@@ -104,15 +109,7 @@ def write_safetensors(path, tensors, metadata=None):
         parts.append(part)
     text = json.dumps(header).encode("utf-8")
     text += b" " * (-len(text) % 8)
-    temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text + b"".join(parts))
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.remove(temporary)
-        raise
+    _write(path, len(text).to_bytes(8, "little") + text + b"".join(parts))
 
 
 def read_case(path):
@@ -141,9 +138,6 @@ def complete(contract, tensors):
     return done
 
 
-# Help for functions ------------------------------------------------------------------------------
-
-
 def default_outputs(tensors):
     """What a contract asks for that names no outputs."""
     return ["out"] + (["grad_q", "grad_k", "grad_v"] if "grad_out" in tensors else [])
@@ -165,15 +159,10 @@ def expand_heads(contract, array):
     return np.repeat(array, contract["shape"]["q_heads"] // contract["shape"]["kv_heads"], axis=1)
 
 
-def _positions(contract):
-    s = contract["shape"]
-    return np.arange(s["q_len"])[:, None], np.arange(s["kv_len"])[None, :]
-
-
 def allowed_mask(contract, tensors):
     """Which keys take part, as booleans [B, Hq, Tq, Tk]: everything that the contract may exclude."""
     s, mask = contract["shape"], contract["mask"]
-    i, j = _positions(contract)
+    i, j = np.arange(s["q_len"])[:, None], np.arange(s["kv_len"])
     allowed = np.ones((s["batch"], s["q_heads"], s["q_len"], s["kv_len"]), bool)
 
     def lengths(name, default):  # [B, 1, 1, 1]
@@ -211,26 +200,21 @@ def alibi_slopes(contract, tensors):
         return tensors["alibi_slopes"].astype(np.float64)
     heads = contract["shape"]["q_heads"]
     power = 1 << (heads.bit_length() - 1)
-    exponents = [-8.0 * (h + 1) / power if h < power else -8.0 * (2 * (h - power) + 1) / (2 * power)
-                 for h in range(heads)]
-    return np.exp2(exponents)
+    return np.exp2([-8.0 * (h + 1) / power if h < power else -4.0 * (2 * (h - power) + 1) / power
+                    for h in range(heads)])
 
 
 def additive_bias(contract, tensors, dtype=np.float64):
     """Bias plus ALiBi in `dtype`, broadcastable to [B, Hq, Tq, Tk]; None where there is neither."""
-    s, bias = contract["shape"], None
-    if "bias" in tensors:
-        bias = tensors["bias"].astype(dtype)
+    s = contract["shape"]
+    bias = tensors["bias"].astype(dtype) if "bias" in tensors else None
     slopes = alibi_slopes(contract, tensors)
     if slopes is not None:
-        i, j = _positions(contract)
+        i, j = np.arange(s["q_len"])[:, None], np.arange(s["kv_len"])
         distance = np.abs(i + s["kv_len"] - s["q_len"] - j).astype(dtype)
         alibi = -slopes.astype(dtype)[None, :, None, None] * distance
         bias = alibi if bias is None else bias + alibi
     return bias
-
-
-# What a function declares ------------------------------------------------------------------------
 
 
 def needs_of(contract, tensors):
@@ -266,27 +250,18 @@ def missing_for(info, contract, tensors):
     for dim in ("qk_dim", "k_dim", "v_dim"):
         if contract["shape"][dim] not in supports.get("head_dims", [contract["shape"][dim]]):
             return f"head_dims: no {contract['shape'][dim]}"
-    policy = supports.get("empty_row", contract["empty_row"])
-    if policy != contract["empty_row"] and not allowed_mask(contract, tensors).any(-1).all():
-        return f"empty_row: '{policy}', the case asks for '{contract['empty_row']}'"
     return None
 
 
-# Running -----------------------------------------------------------------------------------------
-
-
-def _output_type(contract, types, name):
-    kind = {"lse": lse_dtype(contract), "out": contract["out_dtype"],
-            "weights": contract["out_dtype"]}.get(name)
-    return kind.upper() if kind else types[name[5:]]  # a gradient has its tensor's
-
-
-def _output_shape(contract, tensors, name):
+def _type_and_shape(contract, tensors, types, name):
+    """The type of safetensors and the shape that an output must have."""
     s = contract["shape"]
     rows = (s["batch"], s["q_heads"], s["q_len"])
-    if name.startswith("grad_"):
-        return tensors[name[5:]].shape
-    return rows + {"out": (s["v_dim"],), "lse": (), "weights": (s["kv_len"],)}[name]
+    if name == "lse":
+        return lse_dtype(contract).upper(), rows
+    if name in ("out", "weights"):
+        return contract["out_dtype"].upper(), rows + (s["v_dim" if name == "out" else "kv_len"],)
+    return types[name[5:]], tensors[name[5:]].shape  # a gradient's are its tensor's
 
 
 def _as_array(name, value):
@@ -305,36 +280,38 @@ def run_case(function, info, case, result, threads=1):
     missing = missing_for(info, contract, tensors)
     if missing:
         raise Unsupported(missing)
-    offered = (info or {}).get("supports", {}).get("outputs", contract["outputs"])
+    # Attest judges by what is declared.
+    supports = (info or {}).get("supports", {})
+    offered = supports.get("outputs", contract["outputs"])
     contract["outputs"] = [name for name in contract["outputs"] if name in offered]
+    contract["empty_row"] = supports.get("empty_row", contract["empty_row"])
     if not contract["outputs"]:
         raise Unsupported("outputs: none of those that the case asks for")
-    shapes = {name: _output_shape(contract, tensors, name) for name in contract["outputs"]}
+    asked = {name: _type_and_shape(contract, tensors, types, name) for name in contract["outputs"]}
     outputs = function(contract, tensors, threads)
     if outputs is None:
         raise TypeError("the function returned nothing")
     if not isinstance(outputs, dict):
         outputs = {"out": outputs}
     stored = {}
-    for name, shape in shapes.items():
-        if name not in outputs:
-            continue
-        array = _as_array(name, outputs[name])
-        if array.shape != shape:
-            raise ValueError(f"{name}: expected shape {list(shape)}, found {list(array.shape)}")
-        stored[name] = (_output_type(contract, types, name), array)
+    for name in [name for name in asked if name in outputs]:
+        kind, shape = asked[name]
+        stored[name] = (kind, _as_array(name, outputs[name]))
+        if stored[name][1].shape != shape:
+            found = list(stored[name][1].shape)
+            raise ValueError(f"{name}: expected shape {list(shape)}, found {found}")
     if not stored:
-        raise Unsupported("outputs: it gives none of " + ", ".join(shapes))
+        raise Unsupported("outputs: it gives none of " + ", ".join(asked))
     with np.errstate(all="ignore"):
         write_safetensors(result, stored)
 
 
 def _explain(error):
     """An exception in one line: type, message, and where."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
     frames = traceback.extract_tb(error.__traceback__)
-    where = [f for f in frames if os.path.abspath(f.filename) != os.path.abspath(__file__)] or frames
-    return f"{text} ({os.path.basename(where[-1].filename)}:{where[-1].lineno})" if where else text
+    where = ([f for f in frames if f.filename != __file__] or frames)[-1]
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{text} ({os.path.basename(where.filename)}:{where.lineno})"
 
 
 def _attempt(work):
@@ -354,9 +331,7 @@ def _serve_lines(function, info):
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for line in requests:
         if not line.strip():
             continue
@@ -380,30 +355,30 @@ def _serve_lines(function, info):
 
 
 def _run_directory(function, info, cases, results, threads):
-    if not os.path.isdir(cases):
-        print(f"{cases}: no such directory of cases", file=sys.stderr)
-        return 2
-    names = sorted(name for name in os.listdir(cases)
-                   if name.endswith(".safetensors") and not name.startswith("."))
-    os.makedirs(results, exist_ok=True)
-    if not names or os.path.samefile(cases, results):
-        print(f"{cases}: {'results would replace the cases' if names else 'no .safetensors case'}",
-              file=sys.stderr)
+    try:
+        names = sorted(name for name in os.listdir(cases)
+                       if name.endswith(".safetensors") and not name.startswith("."))
+        os.makedirs(results, exist_ok=True)
+        if not names or os.path.samefile(cases, results):
+            raise OSError(f"{cases}: " + ("results would replace the cases" if names else "no case"))
+        _write(os.path.join(results, "info.json"), json.dumps(info or {}).encode("utf-8"))
+    except OSError as error:
+        print(error, file=sys.stderr)
         return 2
     counts, reasons = {"ok": 0, "unsupported": 0, "error": 0}, {}
     for name in names:
         result = os.path.join(results, name)
         if os.path.exists(result):
             os.remove(result)  # of an earlier run
-        answer = _attempt(
-            lambda: run_case(function, info, os.path.join(cases, name), result, threads))
+        case = os.path.join(cases, name)
+        answer = _attempt(lambda: run_case(function, info, case, result, threads))
         counts[answer["status"]] += 1
         if answer["status"] == "error":
             print(f"{name}: {answer['message']}", file=sys.stderr)
         elif answer["status"] == "unsupported":
             reasons[answer["message"]] = reasons.get(answer["message"], 0) + 1
-    for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
-        print(f"unsupported: {reason} ({count} cases)")
+    for reason in sorted(reasons, key=reasons.get, reverse=True):
+        print(f"unsupported: {reason} ({reasons[reason]} cases)")
     print(f"{len(names)} cases: {counts['ok']} results in {results}, {counts['unsupported']} "
           f"unsupported, {counts['error']} errors")
     return 1 if counts["error"] else 0
@@ -411,7 +386,6 @@ def _run_directory(function, info, cases, results, threads):
 
 def serve(function, info=None, arguments=None):
     """Serves Attest's line protocol, or --cases DIR --results DIR, and ends the process."""
-    import argparse
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--cases", help="directory of case files (attest export)")
     parser.add_argument("--results", help="directory for the results")

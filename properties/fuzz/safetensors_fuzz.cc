@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a .safetensors file: refused in one line, or read, and then written and read the same.
+// Any bytes as a .safetensors file: refused in one line, or read, and then written and read the
+// same.
 #include <filesystem>
 #include <string>
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plug-ins that do one thing wrong each: ATTEST_MISBEHAVIOUR says which, "right" is none. But for
-// that they are the example plug-in, and decline whatever that does not offer.
+// Plug-ins that do one thing wrong each: the library's file name misbehaving_WHAT.so says which,
+// "right" is none. But for that they are the example plug-in, and decline whatever that does not
+// offer.
 #include <attest/plugin.h>
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include <memory>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,7 +31,15 @@ extern "C" const char* right_info(void);
 
 namespace {
 
-constexpr std::string_view kHow = ATTEST_MISBEHAVIOUR;
+// WHAT of the file that this code was loaded from.
+const std::string kHow = [] {
+  Dl_info library{};
+  ::dladdr(reinterpret_cast<const void*>(&right_run), &library);
+  std::string name = library.dli_fname;
+  name.erase(0, name.rfind('/') + 1);
+  name.erase(0, std::string_view("misbehaving_").size());
+  return name.substr(0, name.find('.'));
+}();
 
 // Flush to zero, denormals are zero.
 void FlushSubnormals() {
@@ -130,6 +141,17 @@ int Fail(const AttestCall* call, const char* message, int result) {
   return result;
 }
 
+// How it was called, as a message: threads, the stride of heads of q and what out held.
+int Report(const AttestCall* call) {
+  const DLTensor* const out = AttestOutput(call, "out");
+  float junk = 0.0f;
+  std::memcpy(&junk, out->data, sizeof junk);
+  std::snprintf(call->message, call->message_size, "threads %d, stride %lld, %s", call->threads,
+                static_cast<long long>(AttestInput(call, "q")->strides[1]),
+                junk != junk ? "nan" : "huge");
+  return ATTEST_ERROR;
+}
+
 }  // namespace
 
 int attest_plugin_run(const AttestCall* call) {
@@ -138,6 +160,8 @@ int attest_plugin_run(const AttestCall* call) {
     std::raise(SIGSEGV);
   }
   BeforeTheCall();
+  if (kHow == "report") return Report(call);
+  if (kHow == "read" && std::getchar() != EOF) return Fail(call, "read something", ATTEST_ERROR);
   if (kHow == "unwritten") return ATTEST_OK;
   const int result = right_run(call);
   SpoilOutput(call);
