@@ -152,6 +152,10 @@ Status Join(const char* name, const Tensor* past, Tensor* tensor) {
 
 // attn_mask with rank 4; keys beyond its end are excluded.
 StatusOr<Tensor> FullMask(const Tensor& given, const Shape& scores) {
+  if (given.dtype() == DType::kI32) {
+    return InvalidArgument(
+        "attn_mask: found integers, expected booleans or floating-point numbers");
+  }
   Shape shape = given.shape();
   if (shape.empty() || shape.size() > 4) {
     return InvalidArgument(
