@@ -79,7 +79,7 @@ TEST_F(CommandTest, RefusesBadUsageInOneLine) {
   ExpectRefused("", "subcommand");
   ExpectRefused("audit --nonsense", "--nonsense");
   ExpectRefused("list nonsense", "nonsense");
-  ExpectRefused("audit", "exactly one of --kernel and --results");
+  ExpectRefused("audit", "exactly one of --kernel, --plugin, --exec and --results");
   ExpectRefused("audit --kernel nonsense", "no kernel 'nonsense'");
   ExpectRefused("audit --kernel tiled@PDP11", "PDP11");
   ExpectRefused("audit --kernel tiled --suite nonsense", "no suite 'nonsense'");
