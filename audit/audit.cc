@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "audit/law.h"
@@ -68,72 +67,6 @@ std::optional<Case> AskedOf(const SubjectInfo& info, const Case& problem) {
   asked.contract = std::move(contract);
   return asked;
 }
-
-// Position of a code in FindingKinds().
-std::size_t RankOf(const std::string& code) {
-  const std::vector<FindingKind>& kinds = FindingKinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(),
-                                 [&](const FindingKind& k) { return k.code == code; });
-  return static_cast<std::size_t>(kind - kinds.begin());
-}
-
-// Position of an output in OutputNames(): `out` comes first.
-std::size_t PositionOf(const std::string& tensor) {
-  const std::vector<std::string_view>& names = OutputNames();
-  return static_cast<std::size_t>(std::find(names.begin(), names.end(), tensor) - names.begin());
-}
-
-// Findings of one kind on one tensor are told once, by the worst case.
-class FindingList {
- public:
-  void Add(const std::string& code, const std::string& tensor, const std::string& case_name,
-           const std::string& explanation, const std::optional<Witness>& worst) {
-    Entry& entry = entries_[{RankOf(code), PositionOf(tensor), tensor}];
-    entry.cases.insert(case_name);
-    const bool worse = entry.cases.size() == 1 ||
-                       (worst && (!entry.worst || worst->bound_ratio > entry.worst->bound_ratio));
-    if (!worse) return;
-    entry.case_name = case_name;
-    entry.explanation = explanation;
-    entry.worst = worst;
-  }
-
-  bool empty() const { return entries_.empty(); }
-
-  ordered_json ToJson(const std::string& reproducer) const {
-    ordered_json list = ordered_json::array();
-    for (const auto& [key, entry] : entries_) {
-      const auto& [rank, position, tensor] = key;
-      const FindingKind& kind = FindingKinds()[rank];
-      ordered_json finding{{"code", kind.code},
-                           {"title", kind.title},
-                           {"case", entry.case_name},
-                           {"tensor", tensor},
-                           {"explanation", entry.explanation},
-                           {"cases", entry.cases.size()},
-                           {"reproducer", reproducer}};
-      if (entry.worst) {
-        finding["worst"] = {{"index", entry.worst->index},
-                            {"got", NumberToJson(entry.worst->got)},
-                            {"expected", NumberToJson(entry.worst->expected)},
-                            {"ulp", NumberToJson(entry.worst->ulp)},
-                            {"bound_ratio", NumberToJson(entry.worst->bound_ratio)}};
-      }
-      list.push_back(std::move(finding));
-    }
-    return list;
-  }
-
- private:
-  struct Entry {
-    std::set<std::string> cases;
-    std::string case_name;  // the worst of them
-    std::string explanation;
-    std::optional<Witness> worst;
-  };
-  // By rank, position and tensor.
-  std::map<std::tuple<std::size_t, std::size_t, std::string>, Entry> entries_;
-};
 
 struct LawCount {
   Index draws = 0;
@@ -470,29 +403,6 @@ StatusOr<ordered_json> Auditor::Audit(const Subject& subject, const std::string&
     }
   }
   return session.ToJson(cases_, options_.seed, command);
-}
-
-const std::vector<FindingKind>& FindingKinds() {
-  static const std::vector<FindingKind> kinds = [] {
-    std::vector<FindingKind> list{
-        {"above-bound", "an element is farther from the exact value than the bound allows"},
-        {"non-finite", "NaN or infinity where a number is exact, or the other way round"},
-        {"missing-output", "an output that was asked for is missing"},
-        {"error", "the implementation reported an error"},
-        {"crash", "the implementation's process ended during the call"},
-        {"timeout", "no answer within the time limit"},
-        {"memory", "the implementation took more memory than the limit"},
-        {"garbage", "the answer is no line of the protocol"},
-        {"bad-result", "the result file cannot be read or has a wrong type or shape"},
-        {"trespass", "the implementation wrote where it must not"},
-        {"wrong-cache", "a stored key or value cache is not the past followed by the new"},
-        {"printed", "the implementation wrote to standard output"},
-        {"fp-state", "the implementation left the floating-point state changed"},
-    };
-    for (const Law& law : Laws()) list.push_back({"law-" + law.name, "broken: " + law.description});
-    return list;
-  }();
-  return kinds;
 }
 
 }  // namespace attest

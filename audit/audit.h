@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "audit/expectation_cache.h"
+#include "audit/finding.h"
 #include "audit/subject.h"
 #include "audit/suite.h"
 #include "core/status.h"
@@ -47,12 +48,5 @@ class Auditor {
   AuditOptions options_;
   ExpectationCache expectations_;
 };
-
-// Code and title of every kind of finding, for documents and reports.
-struct FindingKind {
-  std::string code;
-  std::string title;
-};
-const std::vector<FindingKind>& FindingKinds();
 
 }  // namespace attest

@@ -12,49 +12,40 @@ const char* attest_plugin_info(void) {
          "\"arithmetic\":{\"profile\":\"f32\",\"deterministic\":true,\"batch_invariant\":true}}";
 }
 
-static float* Row(const DLTensor* t, int64_t b, int64_t h, int64_t i) {
-  return (float*)t->data + b * t->strides[0] + h * t->strides[1] + i * t->strides[2];
+static float* At(const DLTensor* t, int64_t b, int64_t h, int64_t i, int64_t c) {
+  const int64_t* const s = t->strides; /* in elements, of any layout */
+  return (float*)t->data + b * s[0] + h * s[1] + i * s[2] + c * s[3];
 }
 
-static float Score(const DLTensor* q, const float* q_row, const DLTensor* k, const float* k_row) {
+static float Score(const DLTensor* q, const DLTensor* k, int64_t b, int64_t h, int64_t i,
+                   int64_t j) {
+  const int64_t group = h / (q->shape[1] / k->shape[1]);
   float sum = 0.0f;
-  for (int64_t d = 0; d < q->shape[3]; ++d) {
-    sum += q_row[d * q->strides[3]] * k_row[d * k->strides[3]];
-  }
+  for (int64_t d = 0; d < q->shape[3]; ++d) sum += *At(q, b, h, i, d) * *At(k, b, group, j, d);
   return sum / sqrtf((float)q->shape[3]);
 }
 
-static void AttendRow(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
-                      int64_t b, int64_t h, int64_t i) {
-  const int64_t group = h / (q->shape[1] / k->shape[1]);
-  const float* const q_row = Row(q, b, h, i);
-  float* const out_row = Row(out, b, h, i);
+static void AttendRow(const AttestCall* call, int64_t b, int64_t h, int64_t i) {
+  const DLTensor *q = AttestInput(call, "q"), *k = AttestInput(call, "k");
+  const DLTensor *v = AttestInput(call, "v"), *out = AttestOutput(call, "out");
+  const int64_t keys = k->shape[2], group = h / (q->shape[1] / k->shape[1]);
   float largest = -INFINITY, sum = 0.0f;
-  for (int64_t c = 0; c < v->shape[3]; ++c) out_row[c * out->strides[3]] = 0.0f;
-  for (int64_t j = 0; j < k->shape[2]; ++j) {
-    const float score = Score(q, q_row, k, Row(k, b, group, j));
-    if (score > largest) largest = score;
-  }
-  for (int64_t j = 0; j < k->shape[2]; ++j) {
-    const float weight = expf(Score(q, q_row, k, Row(k, b, group, j)) - largest);
+  for (int64_t j = 0; j < keys; ++j) largest = fmaxf(largest, Score(q, k, b, h, i, j));
+  for (int64_t c = 0; c < v->shape[3]; ++c) *At(out, b, h, i, c) = 0.0f;
+  for (int64_t j = 0; j < keys; ++j) {
+    const float weight = expf(Score(q, k, b, h, i, j) - largest);
     sum += weight;
-    for (int64_t c = 0; c < v->shape[3]; ++c) {
-      out_row[c * out->strides[3]] += weight * Row(v, b, group, j)[c * v->strides[3]];
-    }
+    for (int64_t c = 0; c < v->shape[3]; ++c)
+      *At(out, b, h, i, c) += weight * *At(v, b, group, j, c);
   }
-  if (k->shape[2] == 0) return; /* no key: the row is zero, as declared */
-  for (int64_t c = 0; c < v->shape[3]; ++c) out_row[c * out->strides[3]] /= sum;
+  for (int64_t c = 0; keys > 0 && c < v->shape[3]; ++c) *At(out, b, h, i, c) /= sum;
 }
 
 int attest_plugin_run(const AttestCall* call) {
-  const DLTensor *q = AttestInput(call, "q"), *k = AttestInput(call, "k");
-  const DLTensor *v = AttestInput(call, "v"), *out = AttestOutput(call, "out");
-  if (call->num_inputs > 3 || call->num_outputs > 1 || out->dtype.bits != 32) {
-    return ATTEST_UNSUPPORTED; /* what is declared keeps these away */
-  }
-  for (int64_t b = 0; b < q->shape[0]; ++b) {
-    for (int64_t h = 0; h < q->shape[1]; ++h) {
-      for (int64_t i = 0; i < q->shape[2]; ++i) AttendRow(q, k, v, out, b, h, i);
+  const int64_t* const shape = AttestInput(call, "q")->shape; /* [B, Hq, Tq, D] */
+  for (int64_t b = 0; b < shape[0]; ++b) {
+    for (int64_t h = 0; h < shape[1]; ++h) {
+      for (int64_t i = 0; i < shape[2]; ++i) AttendRow(call, b, h, i);
     }
   }
   return ATTEST_OK;

@@ -46,6 +46,13 @@ extern "C" {
 
 #define ATTEST_PLUGIN_VERSION 1
 
+/* Seen from outside also where everything else is hidden (-fvisibility=hidden). */
+#if defined(__GNUC__)
+#define ATTEST_PLUGIN_EXPORT __attribute__((visibility("default")))
+#else
+#define ATTEST_PLUGIN_EXPORT
+#endif
+
 /* Codes of DLDataType that occur: f64, f32, f16 are ATTEST_FLOAT of 64, 32, 16 bits, bf16 is
  * ATTEST_BFLOAT of 16, lengths and document ids are ATTEST_INT of 32, masks ATTEST_BOOL of 8. */
 enum { ATTEST_INT = 0, ATTEST_FLOAT = 2, ATTEST_BFLOAT = 4, ATTEST_BOOL = 6 };
@@ -80,9 +87,9 @@ typedef struct {
 
 /* JSON text: {"abi":1,"name":...,"version":...,"supports":{...},"arithmetic":{...}}; what is left
  * out is found out by trial (docs/plugins.md). The text must stay valid. */
-const char* attest_plugin_info(void);
+ATTEST_PLUGIN_EXPORT const char* attest_plugin_info(void);
 
-int attest_plugin_run(const AttestCall* call);
+ATTEST_PLUGIN_EXPORT int attest_plugin_run(const AttestCall* call);
 
 /* The tensor of that name, or NULL. */
 static inline const DLTensor* AttestInput(const AttestCall* call, const char* name) {
