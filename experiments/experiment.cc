@@ -8,8 +8,11 @@ namespace attest {
 const std::vector<Experiment>& Experiments() {
   static const std::vector<Experiment> experiments{
       {"worked-example", "Which numbers does the chapter's worked example give?", RunWorkedExample},
+      {"scaling", "Is the variance of q.k D_k, and 1 with the factor 1/sqrt(D_k)?", RunScaling},
       {"saturation", "Does softmax saturate as D_k grows, and does 1/sqrt(D_k) prevent it?",
        RunSaturation},
+      {"normalisation", "How far are computed weights from softmax, and their sum from 1?",
+       RunNormalisation},
       {"mutation", "Does an audit catch every known fault, and nothing that is right?",
        RunMutation},
   };

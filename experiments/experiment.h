@@ -35,6 +35,8 @@ StatusOr<nlohmann::ordered_json> RunExperiment(const std::string& name,
 
 // The drivers, one file each.
 StatusOr<nlohmann::ordered_json> RunWorkedExample(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunScaling(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunNormalisation(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunSaturation(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunMutation(const ExperimentOptions& options);
 
