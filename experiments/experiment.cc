@@ -12,6 +12,10 @@ const std::vector<Experiment>& Experiments() {
        RunSaturation},
       {"mutation", "Does an audit catch every known fault, and nothing that is right?",
        RunMutation},
+      {"flash-stability", "Does tiling cost accuracy, and which rounding point makes it so?",
+       RunFlashStability},
+      {"fp8-attention", "How accurate are f16 and fp8 attention on inputs with outliers?",
+       RunFp8Attention},
   };
   return experiments;
 }
