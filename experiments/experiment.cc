@@ -16,6 +16,11 @@ const std::vector<Experiment>& Experiments() {
        RunFlashStability},
       {"fp8-attention", "How accurate are f16 and fp8 attention on inputs with outliers?",
        RunFp8Attention},
+      {"biased-rounding", "When is a rounding to bf16 a bias, and what removes it?",
+       RunBiasedRounding},
+      {"error-metrics", "What do metrics of a whole tensor say about its rows?", RunErrorMetrics},
+      {"weight-underflow", "When do weights in e4m3 vanish beside an attention sink?",
+       RunWeightUnderflow},
   };
   return experiments;
 }
