@@ -15,6 +15,15 @@ const std::vector<Experiment>& Experiments() {
        RunNormalisation},
       {"mutation", "Does an audit catch every known fault, and nothing that is right?",
        RunMutation},
+      {"flash-stability", "Does tiling cost accuracy, and which rounding point makes it so?",
+       RunFlashStability},
+      {"fp8-attention", "How accurate are f16 and fp8 attention on inputs with outliers?",
+       RunFp8Attention},
+      {"biased-rounding", "When is a rounding to bf16 a bias, and what removes it?",
+       RunBiasedRounding},
+      {"error-metrics", "What do metrics of a whole tensor say about its rows?", RunErrorMetrics},
+      {"weight-underflow", "When do weights in e4m3 vanish beside an attention sink?",
+       RunWeightUnderflow},
   };
   return experiments;
 }

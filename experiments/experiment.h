@@ -39,5 +39,10 @@ StatusOr<nlohmann::ordered_json> RunScaling(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunNormalisation(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunSaturation(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunMutation(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunFlashStability(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunFp8Attention(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunBiasedRounding(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunErrorMetrics(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunWeightUnderflow(const ExperimentOptions& options);
 
 }  // namespace attest
