@@ -18,26 +18,6 @@ const StatusOr<std::shared_ptr<Ggml>>& Library() {
   return library;
 }
 
-// Queries are always f32, keys and values of the case's type. With f16 values ggml may add up the
-// output in f16, for which there is no profile: f16 is not offered.
-const std::string& Info() {
-  static const std::string text = InfoText({
-      .name = "ggml, flash_attn_ext",
-      .version = Library().ok() ? (*Library())->version : "not installed",
-      .supports = {{"dtypes", {"f32", "bf16"}},
-                   {"scores", {"dot"}},
-                   {"masks",
-                    {"boolean", "bias", "causal_top_left", "causal_bottom_right", "window",
-                     "kv_lengths", "q_lengths", "documents", "local"}},
-                   {"features",
-                    {"gqa", "alibi", "softcap", "sinks", "explicit_scale", "v_dim", "out_dtype"}},
-                   {"empty_row", "zero"},
-                   {"outputs", {"out"}}},
-      .arithmetic = {{{"profile", "f32"}}},
-  });
-  return text;
-}
-
 // Its slopes for 8 are the default ones of the contract.
 constexpr float kMaxBias = 8.0f;
 
@@ -102,7 +82,29 @@ class Graph {
   GgmlContext* context_ = nullptr;
 };
 
-StatusOr<TensorMap> Run(const Case& problem, int threads) {
+}  // namespace
+
+// Queries are always f32, keys and values of the case's type. With f16 values ggml may add up the
+// output in f16, for which there is no profile: f16 is not offered.
+const std::string& PeerInfoText() {
+  static const std::string text = InfoText({
+      .name = "ggml, flash_attn_ext",
+      .version = Library().ok() ? (*Library())->version : "not installed",
+      .supports = {{"dtypes", {"f32", "bf16"}},
+                   {"scores", {"dot"}},
+                   {"masks",
+                    {"boolean", "bias", "causal_top_left", "causal_bottom_right", "window",
+                     "kv_lengths", "q_lengths", "documents", "local"}},
+                   {"features",
+                    {"gqa", "alibi", "softcap", "sinks", "explicit_scale", "v_dim", "out_dtype"}},
+                   {"empty_row", "zero"},
+                   {"outputs", {"out"}}},
+      .arithmetic = {{{"profile", "f32"}}},
+  });
+  return text;
+}
+
+StatusOr<TensorMap> PeerAttention(const Case& problem, int threads) {
   if (!Library().ok()) return Internal(Library().status().message());
   const Ggml& ggml = **Library();
   const Contract& c = problem.contract;
@@ -134,13 +136,4 @@ StatusOr<TensorMap> Run(const Case& problem, int threads) {
   return TensorMap{{"out", WithAxesSwapped(rows)}};
 }
 
-}  // namespace
 }  // namespace attest
-
-extern "C" __attribute__((visibility("default"))) const char* attest_plugin_info(void) {
-  return attest::Info().c_str();
-}
-
-extern "C" __attribute__((visibility("default"))) int attest_plugin_run(const AttestCall* call) {
-  return attest::RunPeer(call, attest::Info(), attest::Run);
-}

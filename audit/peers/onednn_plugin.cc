@@ -14,7 +14,9 @@ const StatusOr<std::shared_ptr<OneDnn>>& Library() {
   return library;
 }
 
-const std::string& Info() {
+}  // namespace
+
+const std::string& PeerInfoText() {
   static const std::string text = InfoText({
       .name = "oneDNN, matmul and softmax",
       .version = Library().ok() ? (*Library())->version : "not installed",
@@ -31,7 +33,7 @@ const std::string& Info() {
   return text;
 }
 
-StatusOr<TensorMap> Run(const Case& problem, int threads) {
+StatusOr<TensorMap> PeerAttention(const Case& problem, int threads) {
   if (!Library().ok()) return Internal(Library().status().message());
   const Contract& c = problem.contract;
   const Dimensions& s = c.shape;
@@ -67,13 +69,4 @@ StatusOr<TensorMap> Run(const Case& problem, int threads) {
   return TensorMap{{"out", std::move(out)}};
 }
 
-}  // namespace
 }  // namespace attest
-
-extern "C" __attribute__((visibility("default"))) const char* attest_plugin_info(void) {
-  return attest::Info().c_str();
-}
-
-extern "C" __attribute__((visibility("default"))) int attest_plugin_run(const AttestCall* call) {
-  return attest::RunPeer(call, attest::Info(), attest::Run);
-}

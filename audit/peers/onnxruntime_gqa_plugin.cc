@@ -9,21 +9,6 @@
 namespace attest {
 namespace {
 
-const std::string& Info() {
-  static const std::string text = InfoText({
-      .name = "ONNX Runtime, GroupQueryAttention",
-      .version = SharedOnnxRuntime().ok() ? (*SharedOnnxRuntime())->version() : "not installed",
-      .supports = {{"dtypes", {"f32", "f16"}},
-                   {"scores", {"dot"}},
-                   {"masks", {"bias", "causal_bottom_right", "window", "kv_lengths"}},
-                   {"features", {"gqa", "softcap", "sinks", "explicit_scale", "v_dim"}},
-                   {"outputs", {"out"}}},
-      // In f16, everything inside is f32.
-      .arithmetic = {{{"profile", "f32"}}},
-  });
-  return text;
-}
-
 // What the operator has no words for: it is always causal, its queries are the last tokens, several
 // of them make one prompt or continue that of a single entry.
 std::optional<std::string> Refusal(const Case& problem) {
@@ -110,7 +95,24 @@ Status AddBiasAndSinks(const Case& problem, OnnxCall* call) {
   return Status();
 }
 
-StatusOr<TensorMap> Run(const Case& problem, int threads) {
+}  // namespace
+
+const std::string& PeerInfoText() {
+  static const std::string text = InfoText({
+      .name = "ONNX Runtime, GroupQueryAttention",
+      .version = SharedOnnxRuntime().ok() ? (*SharedOnnxRuntime())->version() : "not installed",
+      .supports = {{"dtypes", {"f32", "f16"}},
+                   {"scores", {"dot"}},
+                   {"masks", {"bias", "causal_bottom_right", "window", "kv_lengths"}},
+                   {"features", {"gqa", "softcap", "sinks", "explicit_scale", "v_dim"}},
+                   {"outputs", {"out"}}},
+      // In f16, everything inside is f32.
+      .arithmetic = {{{"profile", "f32"}}},
+  });
+  return text;
+}
+
+StatusOr<TensorMap> PeerAttention(const Case& problem, int threads) {
   if (!SharedOnnxRuntime().ok()) return Internal(SharedOnnxRuntime().status().message());
   if (const auto refusal = Refusal(problem); refusal) return Unsupported(*refusal);
   const Contract& c = problem.contract;
@@ -162,13 +164,4 @@ StatusOr<TensorMap> Run(const Case& problem, int threads) {
   return TensorMap{{"out", WithAxesSwapped(rows)}};
 }
 
-}  // namespace
 }  // namespace attest
-
-extern "C" __attribute__((visibility("default"))) const char* attest_plugin_info(void) {
-  return attest::Info().c_str();
-}
-
-extern "C" __attribute__((visibility("default"))) int attest_plugin_run(const AttestCall* call) {
-  return attest::RunPeer(call, attest::Info(), attest::Run);
-}

@@ -6,7 +6,18 @@
 namespace attest {
 namespace {
 
-const std::string& Info() {
+// [B, H, T, D] as [B, T, H * D].
+Tensor HeadsInRows(const Tensor& tensor) {
+  const Shape& s = tensor.shape();
+  Tensor swapped = WithAxesSwapped(tensor);
+  Tensor rows(tensor.dtype(), {s[0], s[2], s[1] * s[3]});
+  std::copy_n(swapped.bytes(), swapped.byte_size(), rows.bytes());
+  return rows;
+}
+
+}  // namespace
+
+const std::string& PeerInfoText() {
   static const std::string text = InfoText({
       .name = "ONNX Runtime, MultiHeadAttention",
       .version = SharedOnnxRuntime().ok() ? (*SharedOnnxRuntime())->version() : "not installed",
@@ -20,16 +31,7 @@ const std::string& Info() {
   return text;
 }
 
-// [B, H, T, D] as [B, T, H * D].
-Tensor HeadsInRows(const Tensor& tensor) {
-  const Shape& s = tensor.shape();
-  Tensor swapped = WithAxesSwapped(tensor);
-  Tensor rows(tensor.dtype(), {s[0], s[2], s[1] * s[3]});
-  std::copy_n(swapped.bytes(), swapped.byte_size(), rows.bytes());
-  return rows;
-}
-
-StatusOr<TensorMap> Run(const Case& problem, int threads) {
+StatusOr<TensorMap> PeerAttention(const Case& problem, int threads) {
   if (!SharedOnnxRuntime().ok()) return Internal(SharedOnnxRuntime().status().message());
   const Contract& c = problem.contract;
   const Dimensions& s = c.shape;
@@ -80,13 +82,4 @@ StatusOr<TensorMap> Run(const Case& problem, int threads) {
   return TensorMap{{"out", WithAxesSwapped(rows)}};
 }
 
-}  // namespace
 }  // namespace attest
-
-extern "C" __attribute__((visibility("default"))) const char* attest_plugin_info(void) {
-  return attest::Info().c_str();
-}
-
-extern "C" __attribute__((visibility("default"))) int attest_plugin_run(const AttestCall* call) {
-  return attest::RunPeer(call, attest::Info(), attest::Run);
-}

@@ -7,24 +7,6 @@
 namespace attest {
 namespace {
 
-// ONNX defines rows without a key to give 0 (onnx/onnx#8068).
-const std::string& Info() {
-  static const std::string text = InfoText({
-      .name = "ONNX Runtime, Attention",
-      .version = SharedOnnxRuntime().ok() ? (*SharedOnnxRuntime())->version() : "not installed",
-      .supports = {{"dtypes", {"f64", "f32", "f16"}},
-                   {"scores", {"dot"}},
-                   {"masks",
-                    {"boolean", "bias", "causal_top_left", "causal_bottom_right", "kv_lengths"}},
-                   {"features", {"gqa", "softcap", "explicit_scale", "v_dim"}},
-                   {"empty_row", "zero"},
-                   {"outputs", {"out", "weights"}}},
-      // In f16, scores and weights are f16 tensors between steps in f32.
-      .arithmetic = {{{"profile", "f16-math"}}, {{"profile", "f32"}}},
-  });
-  return text;
-}
-
 // The causal rule counts from the first key, or from the end of a cache, or, where key lengths are
 // given, from length - queries.
 struct CausalPlan {
@@ -62,7 +44,27 @@ StatusOr<std::optional<Tensor>> MaskOf(const Case& problem) {
   return converted;
 }
 
-StatusOr<TensorMap> Run(const Case& problem, int threads) {
+}  // namespace
+
+// ONNX defines rows without a key to give 0 (onnx/onnx#8068).
+const std::string& PeerInfoText() {
+  static const std::string text = InfoText({
+      .name = "ONNX Runtime, Attention",
+      .version = SharedOnnxRuntime().ok() ? (*SharedOnnxRuntime())->version() : "not installed",
+      .supports = {{"dtypes", {"f64", "f32", "f16"}},
+                   {"scores", {"dot"}},
+                   {"masks",
+                    {"boolean", "bias", "causal_top_left", "causal_bottom_right", "kv_lengths"}},
+                   {"features", {"gqa", "softcap", "explicit_scale", "v_dim"}},
+                   {"empty_row", "zero"},
+                   {"outputs", {"out", "weights"}}},
+      // In f16, scores and weights are f16 tensors between steps in f32.
+      .arithmetic = {{{"profile", "f16-math"}}, {{"profile", "f32"}}},
+  });
+  return text;
+}
+
+StatusOr<TensorMap> PeerAttention(const Case& problem, int threads) {
   if (!SharedOnnxRuntime().ok()) return Internal(SharedOnnxRuntime().status().message());
   const Contract& c = problem.contract;
   const Dimensions& s = c.shape;
@@ -119,13 +121,4 @@ StatusOr<TensorMap> Run(const Case& problem, int threads) {
   return results;
 }
 
-}  // namespace
 }  // namespace attest
-
-extern "C" __attribute__((visibility("default"))) const char* attest_plugin_info(void) {
-  return attest::Info().c_str();
-}
-
-extern "C" __attribute__((visibility("default"))) int attest_plugin_run(const AttestCall* call) {
-  return attest::RunPeer(call, attest::Info(), attest::Run);
-}

@@ -17,24 +17,6 @@ const StatusOr<OpenBlas>& Library() {
   return library;
 }
 
-const std::string& Info() {
-  static const std::string text = InfoText({
-      .name = "OpenBLAS, textbook",
-      .version = Library().ok() ? Library()->version : "not installed",
-      .supports = {{"dtypes", {"f32", "f64"}},
-                   {"scores", {"dot"}},
-                   {"masks",
-                    {"boolean", "bias", "causal_top_left", "causal_bottom_right", "window",
-                     "kv_lengths", "q_lengths", "documents", "local"}},
-                   {"features",
-                    {"gqa", "alibi", "softcap", "sinks", "dropout", "explicit_scale", "v_dim",
-                     "out_dtype"}},
-                   {"outputs", {"out", "lse", "weights"}}},
-      .arithmetic = {{{"profile", "f32"}}},
-  });
-  return text;
-}
-
 template <class T>
 CblasGemm<T>* GemmOf(const OpenBlas& blas) {
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -191,7 +173,27 @@ TensorMap Attention(const Case& problem, const OpenBlas& blas) {
   return {{"out", std::move(out)}, {"lse", std::move(lse)}, {"weights", std::move(weights)}};
 }
 
-StatusOr<TensorMap> Run(const Case& problem, int threads) {
+}  // namespace
+
+const std::string& PeerInfoText() {
+  static const std::string text = InfoText({
+      .name = "OpenBLAS, textbook",
+      .version = Library().ok() ? Library()->version : "not installed",
+      .supports = {{"dtypes", {"f32", "f64"}},
+                   {"scores", {"dot"}},
+                   {"masks",
+                    {"boolean", "bias", "causal_top_left", "causal_bottom_right", "window",
+                     "kv_lengths", "q_lengths", "documents", "local"}},
+                   {"features",
+                    {"gqa", "alibi", "softcap", "sinks", "dropout", "explicit_scale", "v_dim",
+                     "out_dtype"}},
+                   {"outputs", {"out", "lse", "weights"}}},
+      .arithmetic = {{{"profile", "f32"}}},
+  });
+  return text;
+}
+
+StatusOr<TensorMap> PeerAttention(const Case& problem, int threads) {
   const StatusOr<OpenBlas>& library = Library();
   if (!library.ok()) return Internal(library.status().message());
   for (const char* name : {"q", "k", "v"}) {
@@ -204,13 +206,4 @@ StatusOr<TensorMap> Run(const Case& problem, int threads) {
                                                : Attention<float>(problem, *library);
 }
 
-}  // namespace
 }  // namespace attest
-
-extern "C" __attribute__((visibility("default"))) const char* attest_plugin_info(void) {
-  return attest::Info().c_str();
-}
-
-extern "C" __attribute__((visibility("default"))) int attest_plugin_run(const AttestCall* call) {
-  return attest::RunPeer(call, attest::Info(), attest::Run);
-}

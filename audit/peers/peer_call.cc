@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "audit/abi/attest/plugin.h"
 #include "audit/capabilities.h"
 
 namespace attest {
@@ -84,15 +85,16 @@ Status GiveBack(const TensorMap& results, const AttestCall& call) {
   return Status();
 }
 
-Status Compute(const AttestCall& call, const std::string& info, const PeerAttention& attention) {
+// Reads the case, declines what the info does not list, and gives the results back rounded.
+Status Compute(const AttestCall& call) {
   StatusOr<Case> problem = CaseOf(call);
   if (!problem.ok()) return problem.status();
-  const StatusOr<Capabilities> capabilities = ParseCapabilities(info);
+  const StatusOr<Capabilities> capabilities = ParseCapabilities(PeerInfoText());
   if (!capabilities.ok()) return capabilities.status();
   if (const auto missing = MissingFor(*problem, *capabilities); missing) {
     return Unsupported(*missing);
   }
-  StatusOr<TensorMap> results = attention(*problem, call.threads);
+  StatusOr<TensorMap> results = PeerAttention(*problem, call.threads);
   if (!results.ok()) return results.status();
   return GiveBack(*results, call);
 }
@@ -106,20 +108,6 @@ std::string InfoText(const PeerInfo& info) {
                               {"supports", info.supports}};
   if (!info.arithmetic.is_null()) json["arithmetic"] = info.arithmetic;
   return json.dump();
-}
-
-int RunPeer(const AttestCall* call, const std::string& info, const PeerAttention& attention) {
-  Status status;
-  try {
-    status = Compute(*call, info, attention);
-  } catch (const std::exception& e) {
-    status = Internal(e.what());
-  }
-  if (status.ok()) return ATTEST_OK;
-  if (call->message != nullptr && call->message_size > 0) {
-    std::snprintf(call->message, call->message_size, "%s", status.message().c_str());
-  }
-  return status.code() == StatusCode::kUnsupported ? ATTEST_UNSUPPORTED : ATTEST_ERROR;
 }
 
 double BroadcastAt(const Tensor& tensor, Index b, Index h, Index i, Index j) {
@@ -250,3 +238,20 @@ bool IsFinite(const Tensor& tensor) {
 }
 
 }  // namespace attest
+
+const char* attest_plugin_info(void) { return attest::PeerInfoText().c_str(); }
+
+int attest_plugin_run(const AttestCall* call) {
+  attest::Status status;
+  try {
+    status = attest::Compute(*call);
+  } catch (const std::exception& e) {
+    status = attest::Internal(e.what());
+  }
+  if (status.ok()) return ATTEST_OK;
+  if (call->message != nullptr && call->message_size > 0) {
+    std::snprintf(call->message, call->message_size, "%s", status.message().c_str());
+  }
+  const bool declined = status.code() == attest::StatusCode::kUnsupported;
+  return declined ? ATTEST_UNSUPPORTED : ATTEST_ERROR;
+}

@@ -3,12 +3,10 @@
 // biases put together, and tensors in the orders that libraries take.
 #pragma once
 
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
-#include "audit/abi/attest/plugin.h"
 #include "core/case.h"
 #include "core/status.h"
 
@@ -23,16 +21,16 @@ struct PeerInfo {
   nlohmann::ordered_json arithmetic;
 };
 
-// For attest_plugin_info.
+// The JSON text of an info.
 std::string InfoText(const PeerInfo& info);
 
-// Gives the outputs that the contract asks for, in any floating-point type. Unsupported where the
-// library has no such attention or refuses the case.
-using PeerAttention = std::function<StatusOr<TensorMap>(const Case& problem, int threads)>;
+// What a plug-in defines; peer_call.cc exports the functions of attest/plugin.h over it.
+const std::string& PeerInfoText();
 
-// For attest_plugin_run: reads the case, declines what `info` (InfoText) does not list, computes,
-// and rounds the results to the outputs' types.
-int RunPeer(const AttestCall* call, const std::string& info, const PeerAttention& attention);
+// Gives the outputs that the contract asks for, in any floating-point type: they are rounded to the
+// outputs' types. It is not called for what the info does not list. Unsupported where the library
+// has no such attention or refuses the case.
+StatusOr<TensorMap> PeerAttention(const Case& problem, int threads);
 
 // Element [b, h, i, j] of a tensor of rank 4 that is broadcast to larger axes.
 double BroadcastAt(const Tensor& tensor, Index b, Index h, Index i, Index j);
