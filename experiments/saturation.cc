@@ -3,15 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <compare>
 #include <map>
+#include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
+#include "audit/builtin.h"
 #include "core/digest.h"
-#include "core/random.h"
 #include "experiments/experiment.h"
 #include "experiments/record.h"
-#include "reference/certify.h"
+#include "experiments/saturation_draw.h"
+#include "optimized/thread_pool.h"
 
 namespace attest {
 namespace {
@@ -36,58 +42,71 @@ struct Estimate {
   }
 };
 
-// Of the weights of one row, over draws.
-struct Cell {
-  Estimate largest;        // max p
-  Estimate concentration;  // sum p^2; 1 - sum p^2 is the trace of the softmax Jacobian
-  Estimate entropy;        // nats
-  Estimate zero_share;     // share of weights that round to exactly 0 in f32
-};
+// Of one row's quantities, over draws.
+using Cell = std::array<Estimate, kSaturations>;
 
-// q, k ~ N(0, 1) in f32, one query, n keys; v plays no part.
-Case Draw(Index dim, Index keys, bool scaled, std::uint64_t seed, int draw) {
-  Case problem;
-  problem.name = fmt::format("saturation d{} n{} draw {}", dim, keys, draw);
-  Contract& contract = problem.contract;
-  contract.shape = {1, 1, 1, 1, keys, dim, dim, 1};
-  contract.scale = {scaled, 1.0};
-  contract.outputs = {"weights"};
-  for (const auto& [name, rows] : {std::pair{"q", Index{1}}, std::pair{"k", keys}}) {
-    Tensor tensor(DType::kF32, {1, 1, rows, dim});
-    const RandomStream stream(seed, problem.name, name);
-    for (Index i = 0; i < tensor.size(); ++i) {
-      tensor.Set(i, stream.Normal(static_cast<std::uint64_t>(i)));
-    }
-    problem.tensors[name] = std::move(tensor);
-  }
-  problem.tensors["v"] = Tensor(DType::kF32, {1, 1, keys, 1});
-  return problem;
+const Estimate& Of(const Cell& cell, Saturation which) {
+  return cell[static_cast<std::size_t>(which)];
 }
 
-Status AddDraw(const Case& problem, Cell* cell) {
-  StatusOr<Certified> certified = Certify(problem);
-  if (!certified.ok()) return certified.status();
-  double largest = 0.0;
-  double squares = 0.0;
-  double entropy = 0.0;
-  int zeros = 0;
-  const std::vector<CertifiedValue>& weights = certified->outputs.at("weights").values;
-  for (const CertifiedValue& p : weights) {
-    largest = std::max(largest, p.hi);
-    squares += p.hi * p.hi;
-    if (p.hi > 0.0) entropy -= p.hi * std::log(p.hi);
-    if (p.nearest == 0.0) ++zeros;
+// What a cell's values are computed in; the first is exact.
+struct SaturationArithmetic {
+  const char* name;
+  DType dtype;
+};
+constexpr std::array<SaturationArithmetic, 4> kArithmetics{
+    {{"exact", DType::kF32}, {"f32", DType::kF32}, {"bf16", DType::kBF16}, {"f16", DType::kF16}}};
+
+struct Key {
+  bool scaled = false;
+  Index keys = 0;
+  Index dim = 0;
+  std::size_t arithmetic = 0;
+  auto operator<=>(const Key&) const = default;
+};
+
+// One draw, every variant: [scaled][arithmetic].
+struct DrawResult {
+  std::array<std::array<SaturationValues, kArithmetics.size()>, 2> values{};
+  std::string digest;
+  Status status;
+};
+
+struct Kernels {
+  std::unique_ptr<Subject> forward;
+  std::unique_ptr<Subject> backward;
+};
+
+DrawResult MeasureDraw(const Case& drawn, const Kernels& kernels) {
+  DrawResult result;
+  result.digest = Sha256(drawn.tensors);
+  for (const bool scaled : {false, true}) {
+    for (std::size_t a = 0; a < kArithmetics.size(); ++a) {
+      const Case problem = Variant(drawn, kArithmetics[a].dtype, scaled);
+      StatusOr<SaturationValues> values =
+          a == 0 ? ExactSaturation(problem)
+                 : ComputedSaturation(problem, *kernels.forward, *kernels.backward);
+      if (!values.ok()) {
+        result.status = values.status();
+        return result;
+      }
+      result.values[scaled ? 1 : 0][a] = *values;
+    }
   }
-  cell->largest.Add(largest);
-  cell->concentration.Add(squares);
-  cell->entropy.Add(entropy);
-  cell->zero_share.Add(static_cast<double>(zeros) / static_cast<double>(weights.size()));
-  return Status();
+  return result;
 }
 
 // Poisson-Dirichlet limit of sum p^2 for logits N(0, s^2): 1 - s_c/s above s_c = sqrt(2 ln n).
 double Condensation(double deviation, Index keys) {
   return std::max(0.0, 1.0 - std::sqrt(2.0 * std::log(static_cast<double>(keys))) / deviation);
+}
+
+// E sum p^2 for n -> inf with the factor, at fixed D_k > 2: given q the logits are N(0, |q|^2/D_k),
+// and E e^(|q|^2/D_k) / n = (1 - 2/D_k)^(-D_k/2) / n, which falls to e/n.
+ordered_json Annealed(Index dim, Index keys) {
+  if (dim <= 2) return ordered_json();
+  const auto d = static_cast<double>(dim);
+  return std::pow(1.0 - 2.0 / d, -d / 2.0) / static_cast<double>(keys);
 }
 
 }  // namespace
@@ -99,18 +118,39 @@ StatusOr<ordered_json> RunSaturation(const ExperimentOptions& options) {
   const std::vector<Index> lengths =
       options.quick ? std::vector<Index>{16, 64, 512} : std::vector<Index>{16, 64, 512, 4096};
   const int draws = options.quick ? 40 : 200;
+  constexpr std::array kFlat{Saturation::kLargest, Saturation::kConcentration, Saturation::kEntropy,
+                             Saturation::kGradQ, Saturation::kGradK};
   constexpr Index kFirstJudged = 16;  // below, the law of q.k is far from normal (kurtosis 6/D_k)
 
-  std::map<std::tuple<bool, Index, Index>, Cell> cells;  // (scaled, n, D_k)
-  std::string inputs;                                    // digests of every draw, in order
+  ThreadPool pool(options.threads);
+  std::vector<Kernels> kernels;  // of each thread: a subject runs one call at a time
+  for (std::size_t thread = 0; thread < pool.threads(); ++thread) {
+    StatusOr<std::unique_ptr<Subject>> forward = MakeBuiltinSubject("materialised-reproducible");
+    if (!forward.ok()) return forward.status();
+    StatusOr<std::unique_ptr<Subject>> backward = MakeBuiltinSubject("tiled-reproducible");
+    if (!backward.ok()) return backward.status();
+    kernels.push_back({*std::move(forward), *std::move(backward)});
+  }
+  std::map<Key, Cell> cells;
+  std::string inputs;  // digests of every draw, in order
   std::size_t done = 0;
   for (const Index keys : lengths) {
     for (const Index dim : dims) {
-      for (int draw = 0; draw < draws; ++draw) {
-        for (const bool scaled : {true, false}) {
-          const Case problem = Draw(dim, keys, scaled, options.seed, draw);
-          inputs += Sha256(problem.tensors);
-          if (Status s = AddDraw(problem, &cells[{scaled, keys, dim}]); !s.ok()) return s;
+      std::vector<DrawResult> results(static_cast<std::size_t>(draws));
+      pool.Run(results.size(), [&](std::size_t draw, std::size_t thread) {
+        results[draw] = MeasureDraw(DrawSaturation(dim, keys, options.seed, static_cast<int>(draw)),
+                                    kernels[thread]);
+      });
+      for (const DrawResult& result : results) {
+        if (!result.status.ok()) return result.status;
+        inputs += result.digest;
+        for (const bool scaled : {false, true}) {
+          for (std::size_t a = 0; a < kArithmetics.size(); ++a) {
+            Cell& cell = cells[{scaled, keys, dim, a}];
+            for (std::size_t i = 0; i < kSaturations; ++i) {
+              cell[i].Add(result.values[scaled ? 1 : 0][a][i]);
+            }
+          }
         }
       }
       if (options.progress) options.progress(++done, lengths.size() * dims.size());
@@ -118,51 +158,75 @@ StatusOr<ordered_json> RunSaturation(const ExperimentOptions& options) {
   }
 
   // The rule of the verdict, evaluated.
+  const auto exact = [&](bool scaled, Index keys, Index dim, Saturation which) -> const Estimate& {
+    return Of(cells.at({scaled, keys, dim, 0}), which);
+  };
   bool flat = true;   // scaled: no dependence on D_k from kFirstJudged on
-  bool grows = true;  // unscaled: the largest weight grows with D_k
+  bool grows = true;  // unscaled: the largest weight grows with D_k, the trace falls
   double worst_z = 0.0;
+  std::size_t comparisons = 0;
   for (const Index keys : lengths) {
     double previous = 0.0;
-    const Cell& base = cells.at({true, keys, kFirstJudged});
+    double previous_concentration = 0.0;
     for (const Index dim : dims) {
-      const Cell& scaled = cells.at({true, keys, dim});
-      const Cell& unscaled = cells.at({false, keys, dim});
+      const double largest = exact(false, keys, dim, Saturation::kLargest).mean();
+      const double concentration = exact(false, keys, dim, Saturation::kConcentration).mean();
       if (dim > kFirstJudged) {
-        const double error =
-            std::hypot(scaled.largest.standard_error(), base.largest.standard_error());
-        const double z = std::fabs(scaled.largest.mean() - base.largest.mean()) / error;
-        worst_z = std::max(worst_z, z);
-        flat = flat && z <= 4.0;
-        grows = grows && unscaled.largest.mean() > previous;
+        for (const Saturation which : kFlat) {
+          const Estimate& here = exact(true, keys, dim, which);
+          const Estimate& base = exact(true, keys, kFirstJudged, which);
+          const double error = std::hypot(here.standard_error(), base.standard_error());
+          const double z = std::fabs(here.mean() - base.mean()) / error;
+          worst_z = std::max(worst_z, z);
+          flat = flat && z <= 4.0;
+          ++comparisons;
+        }
+        grows = grows && largest > previous && concentration > previous_concentration;
       }
       if (dim >= 64) {
-        grows = grows && unscaled.largest.mean() > 2.0 * scaled.largest.mean();
+        grows = grows && largest > 2.0 * exact(true, keys, dim, Saturation::kLargest).mean();
       }
-      previous = unscaled.largest.mean();
+      previous = largest;
+      previous_concentration = concentration;
     }
   }
 
   ordered_json rows = ordered_json::array();
+  ordered_json arithmetic_rows = ordered_json::array();
   ordered_json largest_series = ordered_json::array();
   ordered_json trace_series = ordered_json::array();
+  ordered_json gradient_series = ordered_json::array();
   for (const bool scaled : {false, true}) {
     for (const Index keys : lengths) {
       ordered_json largest_points = ordered_json::array();
       ordered_json trace_points = ordered_json::array();
+      ordered_json gradient_points = ordered_json::array();
       for (const Index dim : dims) {
-        const Cell& cell = cells.at({scaled, keys, dim});
         const double deviation = scaled ? 1.0 : std::sqrt(static_cast<double>(dim));
-        rows.push_back({scaled ? "with" : "without", keys, dim, cell.largest.mean(),
-                        cell.largest.standard_error(), cell.concentration.mean(),
-                        Condensation(deviation, keys), cell.entropy.mean(),
-                        1.0 - cell.concentration.mean(), cell.zero_share.mean()});
-        largest_points.push_back({dim, cell.largest.mean()});
-        trace_points.push_back({dim, 1.0 - cell.concentration.mean()});
+        const char* with = scaled ? "with" : "without";
+        const auto mean = [&](Saturation which) { return exact(scaled, keys, dim, which).mean(); };
+        const double concentration = mean(Saturation::kConcentration);
+        rows.push_back({with, keys, dim, mean(Saturation::kLargest),
+                        exact(scaled, keys, dim, Saturation::kLargest).standard_error(),
+                        concentration, Condensation(deviation, keys),
+                        scaled ? Annealed(dim, keys) : ordered_json(), mean(Saturation::kEntropy),
+                        1.0 - concentration, mean(Saturation::kJacobianNorm),
+                        mean(Saturation::kGradQ), mean(Saturation::kGradK)});
+        for (std::size_t a = 0; a < kArithmetics.size(); ++a) {
+          const Cell& cell = cells.at({scaled, keys, dim, a});
+          ordered_json row = {with, keys, dim, kArithmetics[a].name};
+          for (const Estimate& estimate : cell) row.push_back(estimate.mean());
+          arithmetic_rows.push_back(row);
+        }
+        largest_points.push_back({dim, mean(Saturation::kLargest)});
+        trace_points.push_back({dim, 1.0 - concentration});
+        gradient_points.push_back({dim, mean(Saturation::kGradK)});
       }
       const std::string name =
           fmt::format("n = {}, {}", keys, scaled ? "with 1/sqrt(D_k)" : "without");
       largest_series.push_back({{"name", name}, {"points", largest_points}});
       trace_series.push_back({{"name", name}, {"points", trace_points}});
+      gradient_series.push_back({{"name", name}, {"points", gradient_points}});
     }
   }
 
@@ -170,18 +234,21 @@ StatusOr<ordered_json> RunSaturation(const ExperimentOptions& options) {
       {.name = "saturation",
        .title = "Softmax saturation with and without 1/sqrt(D_k)",
        .claim =
-           "For q and k with independent standard normal components the variance of q.k is D_k, "
-           "so the softmax of unscaled scores saturates as D_k grows and its gradient vanishes; "
-           "divided by sqrt(D_k), the weights depend on n alone.",
+           "For q and k with independent standard normal components the variance of q.k is D_k, so "
+           "the softmax of unscaled scores saturates as D_k grows and the trace of its Jacobian "
+           "falls; with the factor 1/sqrt(D_k), weights and gradients depend on n alone.",
        .source =
            "Vaswani et al. 2017, section 3.2.1 and footnote 4 (an argument; the paper measures "
            "no ablation of the factor).",
-       .rule = fmt::format("Reproduced if, for every n, the scaled mean largest weight at each D_k "
-                           "> {0} is within 4 "
-                           "standard errors of the one at D_k = {0}, while the unscaled one grows "
-                           "with D_k from {0} "
-                           "on and is more than twice the scaled one from D_k = 64 on.",
-                           kFirstJudged)});
+       .rule = fmt::format(
+           "Reproduced if, for every n, the scaled means of the largest weight, "
+           "sum p^2, entropy and the norms of both gradients at each D_k > {0} are within 4 "
+           "standard errors of those at D_k = {0}, while the unscaled largest "
+           "weight and sum p^2 grow "
+           "with D_k from {0} "
+           "on, and the largest weight is more than twice the scaled one from D_k "
+           "= 64 on. With limits if only the unscaled part holds.",
+           kFirstJudged)});
   record["verdict"] =
       flat && grows ? "reproduced" : (grows ? "reproduced with limits" : "not reproduced");
   const Index largest_n = lengths.back();
@@ -189,12 +256,15 @@ StatusOr<ordered_json> RunSaturation(const ExperimentOptions& options) {
       "At n = {}, the mean largest weight without scaling rises from {:.3f} (D_k = {}) to {:.3f} "
       "(D_k = {}), and the trace of the softmax Jacobian falls to {:.3f}; with scaling it stays at "
       "{:.4f} to {:.4f}. Largest deviation of a scaled mean from the one at D_k = {}: {:.1f} "
-      "standard errors.",
-      largest_n, cells.at({false, largest_n, kFirstJudged}).largest.mean(), kFirstJudged,
-      cells.at({false, largest_n, dims.back()}).largest.mean(), dims.back(),
-      1.0 - cells.at({false, largest_n, dims.back()}).concentration.mean(),
-      cells.at({true, largest_n, kFirstJudged}).largest.mean(),
-      cells.at({true, largest_n, dims.back()}).largest.mean(), kFirstJudged, worst_z);
+      "standard errors, in {} comparisons. The mean norm of grad k is {:.3f} without and {:.3f} "
+      "with the factor.",
+      largest_n, exact(false, largest_n, kFirstJudged, Saturation::kLargest).mean(), kFirstJudged,
+      exact(false, largest_n, dims.back(), Saturation::kLargest).mean(), dims.back(),
+      1.0 - exact(false, largest_n, dims.back(), Saturation::kConcentration).mean(),
+      exact(true, largest_n, kFirstJudged, Saturation::kLargest).mean(),
+      exact(true, largest_n, dims.back(), Saturation::kLargest).mean(), kFirstJudged, worst_z,
+      comparisons, exact(false, largest_n, dims.back(), Saturation::kGradK).mean(),
+      exact(true, largest_n, dims.back(), Saturation::kGradK).mean());
   record["tables"] = {
       {{"title", "Weights of one query over n keys"},
        {"note",
@@ -202,8 +272,19 @@ StatusOr<ordered_json> RunSaturation(const ExperimentOptions& options) {
                     draws)},
        {"columns",
         {"1/sqrt(D_k)", "n", "D_k", "mean max p", "standard error", "mean sum p^2",
-         "1 - sqrt(2 ln n)/s", "mean entropy (nats)", "trace of Jacobian", "share rounding to 0"}},
-       {"rows", rows}}};
+         "1 - sqrt(2 ln n)/s", "annealed", "mean entropy (nats)", "trace of Jacobian",
+         "norm of Jacobian", "norm of grad q", "norm of grad k"}},
+       {"rows", rows}},
+      {{"title", "The same by arithmetic"},
+       {"note",
+        "Means of what the kernels materialised-reproducible (weights) and tiled-reproducible "
+        "(gradients) compute from inputs and into outputs of the type, with sums in f32; shares of "
+        "weights and of elements of grad_k that are 0. Exact ones: shares of those that round to 0 "
+        "in f32."},
+       {"columns",
+        {"1/sqrt(D_k)", "n", "D_k", "arithmetic", "max p", "sum p^2", "entropy", "norm of Jacobian",
+         "norm of grad q", "norm of grad k", "weights that are 0", "gradients that are 0"}},
+       {"rows", arithmetic_rows}}};
   record["plots"] = {
       {{"title", "Mean largest weight"},
        {"note", "With the scaling the curves are flat from D_k = 16 on: they depend on n alone."},
@@ -214,11 +295,26 @@ StatusOr<ordered_json> RunSaturation(const ExperimentOptions& options) {
        {"note", "What multiplies every gradient that passes through the softmax."},
        {"x", {{"label", "D_k"}, {"scale", "log"}}},
        {"y", {{"label", "1 - sum p^2"}, {"scale", "linear"}}},
-       {"series", trace_series}}};
+       {"series", trace_series}},
+      {{"title", "Norm of the gradient of k"},
+       {"note",
+        "Of one output; without the factor the gradient of the scores is multiplied by q, whose "
+        "norm grows as sqrt(D_k)."},
+       {"x", {{"label", "D_k"}, {"scale", "log"}}},
+       {"y", {{"label", "mean norm"}, {"scale", "log"}}},
+       {"series", gradient_series}}};
   record["notes"] = {
       "The column 1 - sqrt(2 ln n)/s is the limit of sum p^2 above the condensation point of "
       "Derrida's random energy model (s = standard deviation of the logits); it is an asymptotic "
       "value, not a bound.",
+      "Annealed: (1 - 2/D_k)^(-D_k/2) / n, the limit of sum p^2 for long rows with the factor; it "
+      "is e/n only for large D_k, so that what depends on n alone does so for large D_k. Without "
+      "the factor weights condense where D_k > 2 ln n.",
+      "The source speaks of extremely small gradients. Without the factor the trace of the "
+      "Jacobian falls, about as sqrt(2 ln n / D_k), and ever more single elements of the gradient "
+      "underflow; the mean norms of the gradients of q and k do not fall, since the gradient of "
+      "the scores is multiplied by k and q, sqrt(D_k) times more than with the factor.",
+      "The norm of the Jacobian is its largest row sum, 2 max p (1 - p).",
       fmt::format("D_k < {} is shown but not judged: there q.k is far from normal (excess kurtosis "
                   "6/D_k), and the scaled weights do depend on D_k.",
                   kFirstJudged)};
