@@ -24,6 +24,8 @@ const std::vector<Experiment>& Experiments() {
       {"error-metrics", "What do metrics of a whole tensor say about its rows?", RunErrorMetrics},
       {"weight-underflow", "When do weights in e4m3 vanish beside an attention sink?",
        RunWeightUnderflow},
+      {"long-rows", "What does the order of summation cost over long rows?", RunLongRows},
+      {"dilution", "How does the largest weight fall with the length of a row?", RunDilution},
   };
   return experiments;
 }

@@ -44,5 +44,7 @@ StatusOr<nlohmann::ordered_json> RunFp8Attention(const ExperimentOptions& option
 StatusOr<nlohmann::ordered_json> RunBiasedRounding(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunErrorMetrics(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunWeightUnderflow(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunLongRows(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunDilution(const ExperimentOptions& options);
 
 }  // namespace attest

@@ -171,5 +171,86 @@ TEST(Fp8Attention, GivesThePublishedFp8FiguresAndHidesTheF16GainInInputRounding)
   EXPECT_EQ(record["tables"], RecordOf("fp8-attention", 3)["tables"]);
 }
 
+// -4.703990459442139 -> -4.71875 and its error are printed in Qiu and Yao 2025. Without a rest the
+// bits below the last place of a sum of two are 0 or 1/2, which always goes away: -1/4 on average,
+// less the dropped rest; of four 0, 1/4, 1/2, 3/4: -1/8.
+TEST(BiasedRounding, FollowsTheTiedMaximaAndIsCured) {
+  const ordered_json record = RecordOf("biased-rounding");
+  EXPECT_EQ(record["verdict"], "reproduced") << record["summary"];
+  EXPECT_EQ(record["tables"][0]["rows"][0],
+            ordered_json({-4.703990459442139, -4.71875, -0.014759540557861328}));
+  EXPECT_EQ(record["tables"][0]["rows"][1], ordered_json({-4.703125, -4.6875, 0.015625}));
+  const ordered_json& table = record["tables"][1];
+  EXPECT_NEAR(RowOf(table, {"negative", "m = r", 2})[3].get<double>(), -0.25, 0.02);
+  EXPECT_NEAR(RowOf(table, {"negative", "m = r", 4})[3].get<double>(), -0.125, 0.02);
+  for (int ties = 2; ties <= 8; ++ties) {
+    EXPECT_NEAR(RowOf(table, {"negative", "m = 7 r", ties})[3].get<double>(), 0.0, 0.012);
+    EXPECT_NEAR(RowOf(table, {"both", "m = r", ties})[3].get<double>(), 0.0, 0.012);
+  }
+  EXPECT_EQ(record["tables"], RecordOf("biased-rounding", 3)["tables"]);
+}
+
+// A row of zeros costs exactly its share of the squares.
+TEST(ErrorMetrics, CosineHidesALostRow) {
+  const ordered_json record = RecordOf("error-metrics");
+  EXPECT_EQ(record["verdict"], "refuted") << record["summary"];
+  const ordered_json zero = RowOf(record["tables"][0], {"f16, one row zero"});
+  EXPECT_GT(zero[1].get<double>(), 0.999);
+  EXPECT_EQ(zero[4].get<double>(), 1.0);
+  const ordered_json opposite = RowOf(record["tables"][0], {"f16, one row of the opposite sign"});
+  EXPECT_NEAR(opposite[4].get<double>(), 2.0, 1e-3);
+  for (const ordered_json& row : record["tables"][1]["rows"]) {
+    EXPECT_NEAR(row[1].get<double>(), row[2].get<double>(), 1e-6);
+  }
+  EXPECT_EQ(record["tables"], RecordOf("error-metrics", 3)["tables"]);
+}
+
+// 10 ln 2 and 18 ln 2, to the next 1/64.
+TEST(WeightUnderflow, BeginsAtHalfTheSmallestNumber) {
+  const ordered_json record = RecordOf("weight-underflow");
+  EXPECT_EQ(record["verdict"], "reproduced") << record["summary"];
+  EXPECT_EQ(RowOf(record["tables"][0], {1.0})[2], 444.0 / 64.0);
+  EXPECT_EQ(RowOf(record["tables"][0], {256.0})[2], 799.0 / 64.0);
+  // Backward, seven of eight tiles never meet the sink: about an eighth of the error is left.
+  EXPECT_GT(RowOf(record["tables"][1], {14})[7].get<double>(), 7.0);
+  EXPECT_EQ(record["tables"], RecordOf("weight-underflow", 3)["tables"]);
+}
+
+TEST(LongRows, SumsStopAtTwoToThePrecision) {
+  const ordered_json record = RecordOf("long-rows");
+  EXPECT_EQ(record["verdict"], "reproduced") << record["summary"];
+  const ordered_json& ones = record["tables"][1];
+  EXPECT_EQ(RowOf(ones, {"bf16", 65536}), ordered_json({"bf16", 65536, 256.0, 65536.0, 512.0}));
+  EXPECT_EQ(RowOf(ones, {"f16", 4096}), ordered_json({"f16", 4096, 2048.0, 4096.0, 4096.0}));
+  EXPECT_EQ(RowOf(ones, {"f16", 65536})[3], "infinity");
+  EXPECT_EQ(RowOf(ones, {"f32", 65536}), ordered_json({"f32", 65536, 65536.0, 65536.0, 65536.0}));
+  // 255 / 512 before the sink; beside it 2^-9 is less than half of 2^-7.
+  EXPECT_EQ(RowOf(record["tables"][2], {"bf16", 65536}),
+            ordered_json({"bf16", 65536, 1.0 + 65535.0 / 512.0, 1.0, 1.5}));
+  for (const ordered_json& row : record["tables"][0]["rows"]) {
+    EXPECT_LE(row[6].get<double>(), 1.0) << row;
+  }
+  EXPECT_EQ(record["tables"], RecordOf("long-rows", 3)["tables"]);
+}
+
+// e^g / (e^g + n - 1), with e^4 more for the sink, and n^(s g) / (n^(s g) + n - 1).
+TEST(Dilution, FollowsTheClosedForms) {
+  const ordered_json record = RecordOf("dilution");
+  EXPECT_EQ(record["verdict"], "reproduced") << record["summary"];
+  const ordered_json& table = record["tables"][0];
+  for (const double n : {16.0, 1024.0, 65536.0}) {
+    const auto weight = [&](const char* row) {
+      return RowOf(table, {row, static_cast<Index>(n)})[3].get<double>();
+    };
+    const double e4 = std::exp(4.0);
+    EXPECT_NEAR(weight("gap 4") * (e4 + n - 1) / e4, 1.0, 1e-13);
+    EXPECT_NEAR(weight("gap 4, sink 4") * (2 * e4 + n - 1) / e4, 1.0, 1e-13);
+    // The score is rounded to f32.
+    const double power = std::pow(n, 1.2);
+    EXPECT_NEAR(weight("gap 2, s = 0.6") * (power + n - 1) / power, 1.0, 1e-6);
+  }
+  EXPECT_EQ(record["tables"], RecordOf("dilution", 3)["tables"]);
+}
+
 }  // namespace
 }  // namespace attest
