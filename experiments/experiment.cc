@@ -12,6 +12,8 @@ const std::vector<Experiment>& Experiments() {
        RunSaturation},
       {"mutation", "Does an audit catch every known fault, and nothing that is right?",
        RunMutation},
+      {"tolerances", "Which faults pass under the tolerances that projects test with?",
+       RunTolerances},
   };
   return experiments;
 }

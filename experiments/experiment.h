@@ -37,5 +37,6 @@ StatusOr<nlohmann::ordered_json> RunExperiment(const std::string& name,
 StatusOr<nlohmann::ordered_json> RunWorkedExample(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunSaturation(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunMutation(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunTolerances(const ExperimentOptions& options);
 
 }  // namespace attest
