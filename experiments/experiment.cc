@@ -14,6 +14,7 @@ const std::vector<Experiment>& Experiments() {
        RunMutation},
       {"tolerances", "Which faults pass under the tolerances that projects test with?",
        RunTolerances},
+      {"masks", "Where do conventions for masks differ without any error?", RunMasks},
   };
   return experiments;
 }

@@ -38,5 +38,6 @@ StatusOr<nlohmann::ordered_json> RunWorkedExample(const ExperimentOptions& optio
 StatusOr<nlohmann::ordered_json> RunSaturation(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunMutation(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunTolerances(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunMasks(const ExperimentOptions& options);
 
 }  // namespace attest
