@@ -92,7 +92,7 @@ bool OneDnn(const RuleInput& input) {
   std::size_t mismatches = 0;
   for (std::size_t i = 0; i < input.got.size(); ++i) {
     const double error = std::fabs(input.got[i] - input.exact[i]);
-    mismatches += error > threshold * std::max(1.0, std::fabs(input.exact[i])) ? 1 : 0;
+    if (error > threshold * std::max(1.0, std::fabs(input.exact[i]))) ++mismatches;
   }
   return mismatches <= static_cast<std::size_t>(static_cast<double>(input.got.size()) * 0.0006);
 }

@@ -230,11 +230,11 @@ StatusOr<ordered_json> RunTolerances(const ExperimentOptions& options) {
     const PassRule& text = PassRules()[rule];
     rule_rows.push_back({rule + 1, text.name, text.statement, text.source});
     add_total(text.name, totals);
-    blind += totals.faults_missed > 0 ? 1 : 0;
+    if (totals.faults_missed > 0) ++blind;
     least = std::min(least, totals.faults_missed);
     most = std::max(most, totals.faults_missed);
-    alarming += totals.wrong.empty() ? 0 : 1;
-    blinder += totals.missed_by_judge > 0 ? 1 : 0;
+    if (!totals.wrong.empty()) ++alarming;
+    if (totals.missed_by_judge > 0) ++blinder;
   }
 
   ordered_json random_rows = ordered_json::array();
