@@ -26,6 +26,9 @@ const std::vector<Experiment>& Experiments() {
        RunWeightUnderflow},
       {"long-rows", "What does the order of summation cost over long rows?", RunLongRows},
       {"dilution", "How does the largest weight fall with the length of a row?", RunDilution},
+      {"tolerances", "Which faults pass under the tolerances that projects test with?",
+       RunTolerances},
+      {"masks", "Where do conventions for masks differ without any error?", RunMasks},
   };
   return experiments;
 }

@@ -46,5 +46,7 @@ StatusOr<nlohmann::ordered_json> RunErrorMetrics(const ExperimentOptions& option
 StatusOr<nlohmann::ordered_json> RunWeightUnderflow(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunLongRows(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunDilution(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunTolerances(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunMasks(const ExperimentOptions& options);
 
 }  // namespace attest
