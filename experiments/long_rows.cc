@@ -23,7 +23,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kTile = 128;
-constexpr std::size_t kSplits = 8;
+constexpr std::size_t kSplitCount = 8;
 constexpr std::size_t kColumns = 4;
 constexpr std::array kFormats{NumberFormat::kF32, NumberFormat::kF16, NumberFormat::kBF16};
 
@@ -112,7 +112,7 @@ Partial OfRow(const RowData& row, Order order, const Rounder& round) {
   const std::size_t n = row.scores.size();
   std::size_t step = n;
   if (order == Order::kTiles) step = kTile;
-  if (order == Order::kSplits) step = std::max<std::size_t>(1, n / kSplits);
+  if (order == Order::kSplits) step = std::max<std::size_t>(1, n / kSplitCount);
   Partial all = OfRange(row, 0, std::min(step, n), order, round);
   for (std::size_t begin = step; begin < n; begin += step) {
     all = Merge(all, OfRange(row, begin, std::min(begin + step, n), order, round), round);
@@ -132,7 +132,8 @@ double BoundOf(Order order, std::size_t n, double spread, const Rounder& round) 
   if (order == Order::kTiles && n > kTile) {
     roundings = static_cast<double>(kTile - 1) + 3.0 * std::ceil(terms / double{kTile});
   }
-  if (order == Order::kSplits) roundings = std::ceil(terms / double{kSplits}) + 3.0 * kSplits;
+  if (order == Order::kSplits)
+    roundings = std::ceil(terms / double{kSplitCount}) + 3.0 * kSplitCount;
   double sum = std::expm1(roundings * std::log1p(u));
   if (order == Order::kCompensated) {
     const double product = (terms - 1.0) * u;
