@@ -129,6 +129,10 @@ StatusOr<Capabilities> ParseCapabilities(std::string_view json_text) {
   if (const json* arithmetic = reader.ReadAny("arithmetic"); arithmetic != nullptr && status.ok()) {
     status = ReadArithmetic(*arithmetic, &capabilities);
   }
+  // Whatever else an implementation says of itself is kept for the record.
+  if (parsed->is_object()) {
+    for (const auto& [field, value] : parsed->items()) reader.ReadAny(field);
+  }
   if (Status finished = reader.Finish(); !finished.ok()) return finished;
   if (!status.ok()) return InvalidArgument("info: " + status.message());
   capabilities.declared = nlohmann::ordered_json::parse(json_text);

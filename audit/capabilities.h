@@ -39,8 +39,8 @@ struct Capabilities {
 const NameSet& CapabilityNames(std::string_view list);
 
 // Reads {"name": ..., "version": ..., "supports": {...}, "arithmetic": {...} or [{...}, ...]}. An
-// unknown field or name is refused with its path, because a typing error would hide cases from the
-// audit.
+// unknown field or name below `supports` and `arithmetic` is refused with its path, because a
+// typing error would hide cases from the audit.
 StatusOr<Capabilities> ParseCapabilities(std::string_view json_text);
 
 // What a case needs, by the lists it is named in: ("masks", "window"), ("features", "gqa"), ...

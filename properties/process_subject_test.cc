@@ -247,6 +247,13 @@ TEST(Probe, FindsConventionsAndTakesWrongForOffered) {
   EXPECT_EQ(capabilities.arithmetic[0].profile, "bf16-math");
 }
 
+TEST(Capabilities, KeepWhatElseIsSaid) {
+  const StatusOr<Capabilities> some = ParseCapabilities(R"({"name":"n","device":"H200"})");
+  ASSERT_TRUE(some.ok()) << some.status().message();
+  EXPECT_EQ(some->declared["device"], "H200");
+  EXPECT_FALSE(ParseCapabilities("[]").ok());
+}
+
 TEST(Capabilities, DecideWhatIsAsked) {
   const StatusOr<Capabilities> some =
       ParseCapabilities(R"({"supports":{"dtypes":["f32"],"masks":["boolean"],"head_dims":[4,8]}})");
