@@ -248,8 +248,10 @@ TEST_F(ExportTest, ResultsOfTheNumpyAdapterConform) {
   EXPECT_EQ(found["findings"][0]["case"], file.stem().string());
   EXPECT_EQ(found["findings"][0]["tensor"], "out");
 
-  std::ofstream(directory_ / "results" / "info.json") << R"({"name": "x", "suports": {}})";
-  ExpectRefused("audit --cases cases --results results", "info.json: info.suports: unknown field");
+  std::ofstream(directory_ / "results" / "info.json")
+      << R"({"name": "x", "supports": {"dtype": []}})";
+  ExpectRefused("audit --cases cases --results results",
+                "info.json: info: supports.dtype: unknown field");
   fs::create_directories(directory_ / "none");
   const Ran nothing = Attest("audit --cases cases --results none");
   EXPECT_EQ(nothing.status, 2);
