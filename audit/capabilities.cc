@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/dtype.h"
+#include "core/file_io.h"
 #include "core/json_reader.h"
 
 namespace attest {
@@ -137,6 +138,17 @@ StatusOr<Capabilities> ParseCapabilities(std::string_view json_text) {
   if (!status.ok()) return InvalidArgument("info: " + status.message());
   capabilities.declared = nlohmann::ordered_json::parse(json_text);
   return capabilities;
+}
+
+void Declare(const Capabilities& capabilities, SubjectInfo* info) {
+  if (!capabilities.name.empty()) info->name = Printable(capabilities.name);
+  info->version = Printable(capabilities.version);
+  if (capabilities.outputs) {
+    info->outputs.insert(capabilities.outputs->begin(), capabilities.outputs->end());
+  }
+  info->empty_row = capabilities.empty_row;
+  info->arithmetic = capabilities.arithmetic;
+  info->declared = capabilities.declared;
 }
 
 std::vector<Need> NeedsOf(const Case& problem) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "audit/subject.h"
 #include "core/case.h"
 #include "core/status.h"
 
@@ -42,6 +43,9 @@ const NameSet& CapabilityNames(std::string_view list);
 // unknown field or name below `supports` and `arithmetic` is refused with its path, because a
 // typing error would hide cases from the audit.
 StatusOr<Capabilities> ParseCapabilities(std::string_view json_text);
+
+// Puts what is declared into a subject's info. Its name stays where none is declared.
+void Declare(const Capabilities& capabilities, SubjectInfo* info);
 
 // What a case needs, by the lists it is named in: ("masks", "window"), ("features", "gqa"), ...
 struct Need {

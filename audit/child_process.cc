@@ -151,6 +151,8 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   errors_ = std::exchange(other.errors_, -1);
   pending_ = std::move(other.pending_);
   error_tail_ = std::move(other.error_tail_);
+  exit_status_ = other.exit_status_;
+  next_look_ = other.next_look_;
   return *this;
 }
 
@@ -263,6 +265,7 @@ std::string ChildProcess::DescribeEnd() {
   };
   if (WIFSIGNALED(status)) return signal_text(WTERMSIG(status));
   const int code = WEXITSTATUS(status);
+  exit_status_ = code;
   // How a shell passes a signal on.
   if (code > 128 && code < 128 + SIGRTMIN) return signal_text(code - 128);
   return fmt::format("ended with status {}", code);

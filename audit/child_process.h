@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ class ChildProcess {
   // The last line that it wrote to standard error, printable and cut to 200 bytes; empty if none.
   std::string LastError() const;
 
+  // The status that it ended with, once an answer was kEnded; nothing where a signal ended it.
+  std::optional<int> exit_status() const { return exit_status_; }
+
   // Whether it has been started and not killed; it may have ended by itself.
   bool running() const { return pid_ > 0; }
   // Ends it and everything in its process group.
@@ -69,6 +73,7 @@ class ChildProcess {
   int errors_ = -1;         // we read
   std::string pending_;     // of output_, not yet a line
   std::string error_tail_;  // of errors_
+  std::optional<int> exit_status_;
   double next_look_ = 0.0;  // at its memory
 };
 

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "audit/installed_places.h"
 #include "audit/peers/ggml.h"
 #include "audit/peers/onednn.h"
 #include "audit/peers/onnxruntime.h"
@@ -50,20 +51,11 @@ constexpr Row kRows[] = {
      Where::kPython, "sdpa"},
 };
 
-// The first of $`variable`, `installed` (relative to the folder above the command's), `source` in
-// which `file` is.
+// The file in the first of the places in which it is.
 std::optional<fs::path> FindBesideCommand(const char* variable, const char* installed,
                                           const char* source, const std::string& file) {
-  std::vector<fs::path> folders;
   std::error_code error;
-  if (const char* given = std::getenv(variable); given != nullptr) {
-    folders.emplace_back(given);
-  } else {
-    const fs::path command = fs::read_symlink("/proc/self/exe", error);
-    if (!error) folders.push_back(command.parent_path().parent_path() / installed);
-    folders.emplace_back(source);
-  }
-  for (const fs::path& folder : folders) {
+  for (const fs::path& folder : PlacesOf(variable, installed, source)) {
     if (fs::exists(folder / file, error)) return folder / file;
   }
   return std::nullopt;
@@ -122,13 +114,6 @@ std::string MissingOf(const Row& row) {
   return PluginOf(row) ? "" : "its plug-in is not there (set ATTEST_PEER_PLUGINS to its folder)";
 }
 
-// For the shell.
-std::string Quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 }  // namespace
 
 std::vector<PeerEntry> Peers() {
@@ -150,7 +135,8 @@ StatusOr<std::unique_ptr<Subject>> MakePeerSubject(const std::string& name,
     }
     if (row.where != Where::kPython) return MakePluginSubject(*PluginOf(row), limits);
     return MakeExecSubject(
-        fmt::format("{} {} {}", *PythonWithTorch(), Quoted(Adapter()->string()), row.what), limits);
+        fmt::format("{} {} {}", *PythonWithTorch(), ShellQuoted(Adapter()->string()), row.what),
+        limits);
   }
   return NotFound(fmt::format("no peer '{}' (known: {})", name, fmt::join(names, ", ")));
 }

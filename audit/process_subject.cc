@@ -15,6 +15,7 @@
 
 #include "audit/capabilities.h"
 #include "audit/child_process.h"
+#include "audit/installed_places.h"
 #include "audit/line_answer.h"
 #include "audit/probe.h"
 #include "core/file_io.h"
@@ -121,6 +122,7 @@ class ProcessSubject : public Subject {
   Outcome Broken(const ChildProcess::Answer& answer) const {
     using End = ChildProcess::End;
     const std::string last = child_->LastError();
+    exit_status_ = child_->exit_status();
     child_.reset();
     const auto shown = [&] { return Quoted(answer.text); };
     switch (answer.end) {
@@ -210,9 +212,8 @@ class ProcessSubject : public Subject {
   Status Introduce() {
     const std::optional<Outcome> failure = EnsureStarted();
     if (failure && failure->kind == Outcome::Kind::kUnreadable) return Internal(failure->message);
-    // A shell that finds no such command ends with 126 or 127.
-    if (failure && (failure->message.find("ended with status 127") != std::string::npos ||
-                    failure->message.find("ended with status 126") != std::string::npos)) {
+    // A shell that finds no such command.
+    if (failure && (exit_status_ == 126 || exit_status_ == 127)) {
       return NotFound(fmt::format("{}: cannot be run: {}", program_.what, failure->message));
     }
     if (failure) {
@@ -240,19 +241,12 @@ class ProcessSubject : public Subject {
   }
 
   void FillInfo() {
-    info_.name = capabilities_.name.empty() ? program_.what : Printable(capabilities_.name);
-    info_.version = Printable(capabilities_.version);
-    info_.description = program_.what;
+    info_.name = info_.description = program_.what;
+    Declare(capabilities_, &info_);
     info_.deterministic = capabilities_.deterministic;
     info_.batch_invariant = capabilities_.batch_invariant;
     info_.threaded = true;
     info_.strided = capabilities_.layouts && capabilities_.layouts->size() > 1;
-    if (capabilities_.outputs) {
-      info_.outputs.insert(capabilities_.outputs->begin(), capabilities_.outputs->end());
-    }
-    info_.empty_row = capabilities_.empty_row;
-    info_.arithmetic = capabilities_.arithmetic;
-    info_.declared = capabilities_.declared;
   }
 
   const Program program_;
@@ -263,6 +257,7 @@ class ProcessSubject : public Subject {
   SubjectInfo info_;
   mutable std::optional<ChildProcess> child_;
   mutable std::optional<LineAnswer> first_answer_;
+  mutable std::optional<int> exit_status_;  // of the last process that ended by itself
   mutable std::size_t calls_ = 0;
   bool in_trials_ = true;
   mutable std::vector<Complaint> complaints_of_trials_;
@@ -285,17 +280,18 @@ StatusOr<std::unique_ptr<Subject>> MakePluginSubject(const std::filesystem::path
       limits);
 }
 
+std::string ShellQuoted(const std::string& argument) {
+  const bool plain = !argument.empty() &&
+                     argument.find_first_of(" \t\n\"'\\$`*?[](){}<>|&;!#~") == std::string::npos;
+  if (plain) return argument;
+  std::string quoted = "'";
+  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 StatusOr<std::filesystem::path> PluginHost() {
-  constexpr const char* kName = "attest_plugin_host";
-  std::vector<std::filesystem::path> places;
-  if (const char* given = std::getenv("ATTEST_PLUGIN_HOST"); given != nullptr) {
-    places.emplace_back(given);
-  } else {
-    std::error_code error;
-    const std::filesystem::path command = std::filesystem::read_symlink("/proc/self/exe", error);
-    if (!error) places.push_back(command.parent_path().parent_path() / "libexec/attest" / kName);
-    places.emplace_back(ATTEST_BUILT_PLUGIN_HOST);
-  }
+  const std::vector<std::filesystem::path> places =
+      PlacesOf("ATTEST_PLUGIN_HOST", "libexec/attest/attest_plugin_host", ATTEST_BUILT_PLUGIN_HOST);
   for (const std::filesystem::path& place : places) {
     if (::access(place.c_str(), X_OK) == 0) return place;
   }

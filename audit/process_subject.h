@@ -34,6 +34,9 @@ StatusOr<std::unique_ptr<Subject>> MakeExecSubject(const std::string& command,
 StatusOr<std::unique_ptr<Subject>> MakePluginSubject(const std::filesystem::path& library,
                                                      const ProcessLimits& limits);
 
+// `argument` in quotes where a shell needs them.
+std::string ShellQuoted(const std::string& argument);
+
 // Where the program that hosts plug-ins is: $ATTEST_PLUGIN_HOST, else ../libexec/attest beside the
 // command, else in the build tree.
 StatusOr<std::filesystem::path> PluginHost();

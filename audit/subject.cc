@@ -23,12 +23,7 @@ Status ReadInfo(const std::filesystem::path& file, SubjectInfo* info) {
   if (!declared.ok()) {
     return InvalidArgument(file.string() + ": " + declared.status().message());
   }
-  if (!declared->name.empty()) info->name = Printable(declared->name);
-  info->version = Printable(declared->version);
-  if (declared->outputs) info->outputs.insert(declared->outputs->begin(), declared->outputs->end());
-  info->empty_row = declared->empty_row;
-  info->arithmetic = std::move(declared->arithmetic);
-  info->declared = std::move(declared->declared);
+  Declare(*declared, info);
   return Status();
 }
 

@@ -4,12 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "audit/case_index.h"
+#include "audit/installed_places.h"
 #include "audit/suite_family.h"
 
 namespace attest {
@@ -57,6 +58,19 @@ StatusOr<std::vector<SuiteCase>> MakeSuite(const std::string& name, std::uint64_
   return NotFound(fmt::format("no suite '{}' (known: {})", name, fmt::join(names, ", ")));
 }
 
+StatusOr<std::vector<SuiteCase>> MakeSuites(const std::vector<std::string>& names,
+                                            std::uint64_t seed) {
+  std::vector<SuiteCase> all;
+  std::set<std::string> seen;
+  for (const std::string& name : names) {
+    if (!seen.insert(name).second) continue;
+    StatusOr<std::vector<SuiteCase>> cases = MakeSuite(name, seed);
+    if (!cases.ok()) return cases.status();
+    std::move(cases->begin(), cases->end(), std::back_inserter(all));
+  }
+  return all;
+}
+
 StatusOr<std::vector<SuiteCase>> ReadCases(const std::filesystem::path& directory,
                                            const std::optional<std::filesystem::path>& contract) {
   std::error_code error;
@@ -95,15 +109,8 @@ StatusOr<std::vector<SuiteCase>> ReadCases(const std::filesystem::path& director
 }
 
 StatusOr<std::filesystem::path> ShippedCases(const std::string& name) {
-  std::vector<std::filesystem::path> roots;
-  if (const char* given = std::getenv("ATTEST_CASES"); given != nullptr) {
-    roots.emplace_back(given);
-  } else {
-    std::error_code error;
-    const std::filesystem::path command = std::filesystem::read_symlink("/proc/self/exe", error);
-    if (!error) roots.push_back(command.parent_path().parent_path() / "share/attest/cases");
-    roots.emplace_back(ATTEST_SOURCE_CASES);
-  }
+  const std::vector<std::filesystem::path> roots =
+      PlacesOf("ATTEST_CASES", "share/attest/cases", ATTEST_SOURCE_CASES);
   for (const std::filesystem::path& root : roots) {
     if (std::filesystem::is_directory(root / name)) return root / name;
   }

@@ -28,6 +28,10 @@ struct SuiteCase {
 // suite `real` are not there. Those of `onnx` are MakeOnnxSuite's (audit/onnx_suite.h).
 StatusOr<std::vector<SuiteCase>> MakeSuite(const std::string& name, std::uint64_t seed);
 
+// The cases of several suites, in order; one that is named twice counts once.
+StatusOr<std::vector<SuiteCase>> MakeSuites(const std::vector<std::string>& names,
+                                            std::uint64_t seed);
+
 // Every .safetensors and .npz case of a directory, in the order of file names, or the one case of a
 // file. Suites and families are those of the directory's cases.json (audit/case_index.h); where
 // that has none the suite is named "files" and the family is the case. Contracts come from the

@@ -41,9 +41,6 @@ Status PrepareDirectory(const std::string& directory);
 // Tries whether a file can be written, likewise; nothing remains of the trial.
 Status PrepareFile(const std::string& file);
 
-// `argument` in quotes where a shell needs them.
-std::string ShellQuoted(const std::string& argument);
-
 // A progress line on standard error, only where that is a terminal. `what` names the work.
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all);
 

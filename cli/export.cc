@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "audit/case_index.h"
+#include "audit/process_subject.h"
 #include "audit/suite.h"
 #include "cli/command.h"
 #include "cli/python_adapter.h"
@@ -57,19 +58,6 @@ Then, where Attest is installed:
       ShellQuoted(directory));
 }
 
-StatusOr<std::vector<SuiteCase>> GatherSuites(const std::vector<std::string>& suites,
-                                              std::uint64_t seed) {
-  std::vector<SuiteCase> all;
-  std::set<std::string> seen;
-  for (const std::string& suite : suites) {
-    if (!seen.insert(suite).second) continue;
-    StatusOr<std::vector<SuiteCase>> cases = MakeSuite(suite, seed);
-    if (!cases.ok()) return cases.status();
-    std::move(cases->begin(), cases->end(), std::back_inserter(all));
-  }
-  return all;
-}
-
 // The entries of an earlier export to the directory. Refuses one that holds anything else, because
 // every case file in it would be taken for one of the export.
 StatusOr<std::vector<CaseEntry>> EarlierExport(const std::filesystem::path& directory) {
@@ -84,7 +72,7 @@ StatusOr<std::vector<CaseEntry>> EarlierExport(const std::filesystem::path& dire
 }
 
 Status Run(const ExportCommand& options, const CommonOptions& common) {
-  StatusOr<std::vector<SuiteCase>> cases = GatherSuites(options.suites, common.seed);
+  StatusOr<std::vector<SuiteCase>> cases = MakeSuites(options.suites, common.seed);
   if (!cases.ok()) return cases.status();
   if (Status s = PrepareDirectory(options.out); !s.ok()) return s;
   const std::filesystem::path directory = options.out;

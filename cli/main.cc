@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "audit/process_subject.h"
 #include "cli/command.h"
 #include "core/build_info.h"
 #include "core/file_io.h"
@@ -43,15 +44,6 @@ Status PrepareDirectory(const std::string& directory) {
 }
 
 Status PrepareFile(const std::string& file) { return OutputFile::Create(file).status(); }
-
-std::string ShellQuoted(const std::string& argument) {
-  const bool plain = !argument.empty() &&
-                     argument.find_first_of(" \t\n\"'\\$`*?[](){}<>|&;!#~") == std::string::npos;
-  if (plain) return argument;
-  std::string quoted = "'";
-  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all) {
   if (isatty(STDERR_FILENO) == 0) return;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "audit/minimal_case.h"
+#include "audit/process_subject.h"
 #include "cli/command.h"
 #include "core/case.h"
 

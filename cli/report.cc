@@ -49,15 +49,11 @@ class ReportRun {
 
   // Audits the subjects that `names` make, by `suites`.
   Status Audits(const std::vector<std::string>& suites, const std::vector<std::string>& names) {
-    std::vector<SuiteCase> cases;
+    StatusOr<std::vector<SuiteCase>> cases = MakeSuites(suites, common_.seed);
+    if (!cases.ok()) return cases.status();
     std::string arguments;
-    for (const std::string& suite : suites) {
-      StatusOr<std::vector<SuiteCase>> more = MakeSuite(suite, common_.seed);
-      if (!more.ok()) return more.status();
-      std::move(more->begin(), more->end(), std::back_inserter(cases));
-      arguments += " --suite " + suite;
-    }
-    Auditor auditor(std::move(cases), Options());
+    for (const std::string& suite : suites) arguments += " --suite " + suite;
+    Auditor auditor(*std::move(cases), Options());
     for (const std::string& name : names) {
       StatusOr<std::unique_ptr<Subject>> subject = MakeBuiltinSubject(name);
       if (!subject.ok()) return subject.status();
@@ -90,13 +86,9 @@ class ReportRun {
       if (peer.missing.empty()) installed.push_back(peer.name);
     }
     if (installed.empty()) return Status();
-    std::vector<SuiteCase> cases;
-    for (const char* suite : {"real", "quick"}) {
-      StatusOr<std::vector<SuiteCase>> more = MakeSuite(suite, common_.seed);
-      if (!more.ok()) return more.status();
-      std::move(more->begin(), more->end(), std::back_inserter(cases));
-    }
-    Auditor auditor(std::move(cases), Options());
+    StatusOr<std::vector<SuiteCase>> cases = MakeSuites({"real", "quick"}, common_.seed);
+    if (!cases.ok()) return cases.status();
+    Auditor auditor(*std::move(cases), Options());
     for (const std::string& name : installed) {
       StatusOr<std::unique_ptr<Subject>> subject = MakePeerSubject(name, ProcessLimits{});
       if (!subject.ok()) {
