@@ -3,14 +3,12 @@
 // activations.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
-#include "audit/audit.h"
-#include "audit/builtin.h"
-#include "audit/peer_subjects.h"
 #include "cli/command.h"
-#include "experiments/experiment.h"
-#include "optimized/targets.h"
+#include "cli/finished_parts.h"
+#include "cli/report_parts.h"
 #include "reports/report.h"
 
 namespace attest {
@@ -22,156 +20,92 @@ struct ReportCommand {
   std::string out = "out/report";
   bool quick = false;
   bool full = false;
+  bool restart = false;
+  std::vector<std::string> only;
 };
 
-// Collects the records of one report.
-class ReportRun {
- public:
-  ReportRun(const CommonOptions& common, bool full) : common_(common), full_(full) {}
-
-  Status Experiments() {
-    for (const Experiment& experiment : attest::Experiments()) {
-      ExperimentOptions options;
-      options.quick = !full_;
-      options.threads = common_.threads;
-      options.seed = common_.seed;
-      options.command = fmt::format("attest experiment {}{}{}", experiment.name,
-                                    full_ ? " --full" : "", SeedArgument());
-      options.progress = [&](std::size_t done, std::size_t all) {
-        ShowProgress("experiment " + experiment.name, done, all);
-      };
-      StatusOr<ordered_json> record = experiment.run(options);
-      if (!record.ok()) return record.status();
-      records_.push_back(*std::move(record));
-    }
-    return Status();
-  }
-
-  // Audits the subjects that `names` make, by `suites`.
-  Status Audits(const std::vector<std::string>& suites, const std::vector<std::string>& names) {
-    StatusOr<std::vector<SuiteCase>> cases = MakeSuites(suites, common_.seed);
-    if (!cases.ok()) return cases.status();
-    std::string arguments;
-    for (const std::string& suite : suites) arguments += " --suite " + suite;
-    Auditor auditor(*std::move(cases), Options());
-    for (const std::string& name : names) {
-      StatusOr<std::unique_ptr<Subject>> subject = MakeBuiltinSubject(name);
-      if (!subject.ok()) return subject.status();
-      const std::string command =
-          fmt::format("attest audit --kernel {}{}{}", name, arguments, SeedArgument());
-      if (Status s = Add(auditor.Audit(**subject, command)); !s.ok()) return s;
-    }
-    return Status();
-  }
-
-  // Another engine's own outputs on the shipped activations.
-  Status RecordedEngine() {
-    StatusOr<std::filesystem::path> cases = ShippedCases("use_lite");
-    if (!cases.ok()) return cases.status();
-    StatusOr<std::unique_ptr<Subject>> subject =
-        MakeRecordedSubject((*cases / "tfjs").string(), "TensorFlow.js 4.22.0, CPU backend");
-    if (!subject.ok()) return subject.status();
-    StatusOr<std::vector<SuiteCase>> real = MakeSuite("real", common_.seed);
-    if (!real.ok()) return real.status();
-    return Add(Auditor(*std::move(real), Options())
-                   .Audit(**subject,
-                          "attest audit --results cases/use_lite/tfjs "
-                          "--cases cases/use_lite"));
-  }
-
-  // Audits every peer that is installed, by the suite quick and real activations.
-  Status InstalledPeers() {
-    std::vector<std::string> installed;
-    for (const PeerEntry& peer : Peers()) {
-      if (peer.missing.empty()) installed.push_back(peer.name);
-    }
-    if (installed.empty()) return Status();
-    StatusOr<std::vector<SuiteCase>> cases = MakeSuites({"real", "quick"}, common_.seed);
-    if (!cases.ok()) return cases.status();
-    Auditor auditor(*std::move(cases), Options());
-    for (const std::string& name : installed) {
-      StatusOr<std::unique_ptr<Subject>> subject = MakePeerSubject(name, ProcessLimits{});
-      if (!subject.ok()) {
-        // Somebody else's installation; the report goes on without it.
-        fmt::print(stderr, "attest: left out: {}\n", subject.status().message());
-        continue;
-      }
-      StatusOr<ordered_json> record = auditor.Audit(
-          **subject, fmt::format("attest audit --kernel peer:{} --suite real --suite quick{}", name,
-                                 SeedArgument()));
-      if (!record.ok()) return record.status();
-      ++peers_;
-      if ((*record)["verdict"] != "conforms") ++peers_with_findings_;
-      records_.push_back(*std::move(record));
-    }
-    return Status();
-  }
-
-  const ordered_json& records() const { return records_; }
-  int with_findings() const { return with_findings_; }
-  // Apart from the above: what a peer does decides no exit status.
-  int peers() const { return peers_; }
-  int peers_with_findings() const { return peers_with_findings_; }
-
- private:
-  std::string SeedArgument() const {
-    return common_.seed == 0 ? "" : fmt::format(" --seed {}", common_.seed);
-  }
-  AuditOptions Options() const {
-    AuditOptions options;
-    options.threads = common_.threads;
-    options.seed = common_.seed;
-    options.progress = [](const std::string& name, std::size_t done, std::size_t all) {
-      ShowProgress("audit of " + name + ", case", done, all);
-    };
-    return options;
-  }
-  Status Add(StatusOr<ordered_json> record) {
-    if (!record.ok()) return record.status();
-    if ((*record)["verdict"] != "conforms") ++with_findings_;
-    records_.push_back(*std::move(record));
-    return Status();
-  }
-
-  const CommonOptions& common_;
-  const bool full_;
-  ordered_json records_ = ordered_json::array();
-  int with_findings_ = 0;
-  int peers_ = 0;
-  int peers_with_findings_ = 0;
+// Records of one kind.
+struct Tally {
+  int records = 0;
+  int with_findings = 0;
 };
+
+// Keeps the parts whose names contain one of `only`; InvalidArgument names one that matches none.
+Status KeepOnly(const std::vector<std::string>& only, std::vector<ReportPart>* parts) {
+  const auto contains = [](const ReportPart& part, const std::string& text) {
+    return part.name.find(text) != std::string::npos;
+  };
+  for (const std::string& text : only) {
+    if (std::none_of(parts->begin(), parts->end(),
+                     [&](const ReportPart& part) { return contains(part, text); })) {
+      return InvalidArgument(fmt::format("--only {}: no part of the report has this name", text));
+    }
+  }
+  if (only.empty()) return Status();
+  std::erase_if(*parts, [&](const ReportPart& part) {
+    return std::none_of(only.begin(), only.end(),
+                        [&](const std::string& text) { return contains(part, text); });
+  });
+  return Status();
+}
 
 Status Run(const ReportCommand& command, const CommonOptions& common, int* exit_status) {
+  std::vector<ReportPart> parts = ReportParts(common, command.full);
+  if (Status s = KeepOnly(command.only, &parts); !s.ok()) return s;
   if (Status s = PrepareDirectory(command.out); !s.ok()) return s;
-  ReportRun run(common, command.full);
-  if (Status s = run.Experiments(); !s.ok()) return s;
-  const std::string generated = command.full ? "standard" : "quick";
-  // Quick: every kernel on the best target, one of each algorithm on the others.
-  std::vector<std::string> kernels;
-  for (const std::string_view target : RunnableTargets()) {
-    for (const BuiltinKernel& kernel : BuiltinKernels()) {
-      const bool plain = kernel.name.find('-') == std::string::npos;
-      if (kernel.specimen || (!command.full && !plain && target != RunnableTargets().front())) {
+  const std::string options =
+      fmt::format("{} seed {}", command.full ? "full" : "quick", common.seed);
+  StatusOr<FinishedParts> finished = FinishedParts::Open(
+      std::filesystem::path(command.out) / "unfinished", options, command.restart);
+  if (!finished.ok()) return finished.status();
+  if (finished->found() > 0) {
+    fmt::print(stderr,
+               "attest: goes on from {} finished parts of the run before (--restart: anew)\n",
+               finished->found());
+  }
+
+  ordered_json records = ordered_json::array();
+  std::vector<std::string> names;
+  Tally tallies[3];
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const ReportPart& part = parts[i];
+    std::optional<ordered_json> record = finished->Load(part.name);
+    if (!record) {
+      const std::string label = fmt::format("[{}/{}] {}", i + 1, parts.size(), part.name);
+      ShowProgress(label, 0, 1);
+      StatusOr<ordered_json> made = part.make(label);
+      if (!made.ok()) {
+        if (part.kind != PartKind::kPeer) return made.status();
+        // Somebody else's installation; the report goes on without it.
+        fmt::print(stderr, "attest: left out: {}\n", made.status().message());
         continue;
       }
-      kernels.push_back(fmt::format("{}@{}", kernel.name, target));
+      record = *std::move(made);
+      if (Status s = finished->Store(part.name, *record); !s.ok()) return s;
     }
+    Tally& tally = tallies[static_cast<int>(part.kind)];
+    ++tally.records;
+    tally.with_findings += record->value("verdict", "") == "findings" ? 1 : 0;
+    records.push_back(*std::move(record));
+    names.push_back(part.name);
   }
-  if (Status s = run.RecordedEngine(); !s.ok()) return s;
-  if (Status s = run.Audits({"real", generated}, kernels); !s.ok()) return s;
-  if (Status s = run.InstalledPeers(); !s.ok()) return s;
-  if (Status s = WriteReport(command.out, run.records()); !s.ok()) return s;
+  if (Status s = WriteReport(command.out, records); !s.ok()) return s;
+  if (Status s = finished->Remove(names); !s.ok()) return s;
+
+  const Tally& experiments = tallies[static_cast<int>(PartKind::kExperiment)];
+  const Tally& audits = tallies[static_cast<int>(PartKind::kAudit)];
+  const Tally& peers = tallies[static_cast<int>(PartKind::kPeer)];
   if (common.json) {
-    fmt::print("{}\n", run.records().dump(2));
+    fmt::print("{}\n", records.dump(2));
   } else {
-    const std::size_t peers = static_cast<std::size_t>(run.peers());
     fmt::print(
         "{} audits, {} with findings; {} peers, {} with findings; {} experiments\n"
         "{}/report.html\n",
-        run.records().size() - Experiments().size() - peers, run.with_findings(), peers,
-        run.peers_with_findings(), Experiments().size(), command.out);
+        audits.records, audits.with_findings, peers.records, peers.with_findings,
+        experiments.records, command.out);
   }
-  *exit_status = run.with_findings() == 0 ? kExitConforms : kExitFindings;
+  // What a peer does decides no exit status.
+  *exit_status = audits.with_findings == 0 ? kExitConforms : kExitFindings;
   return Status();
 }
 
@@ -183,8 +117,12 @@ void AddReportCommand(CLI::App& app, const CommonOptions& common, int* exit_stat
   const auto options = std::make_shared<ReportCommand>();
   command->add_option("--out", options->out, "Directory (default: out/report)");
   CLI::Option* quick = command->add_flag("--quick", options->quick, "Some minutes (the default)");
-  command->add_flag("--full", options->full, "More draws, larger sizes, every SIMD target: hours")
+  command->add_flag("--full", options->full, "More draws, larger sizes, every SIMD target: an hour")
       ->excludes(quick);
+  command->add_option("--only", options->only,
+                      "Only the parts whose names contain this; may be repeated");
+  command->add_flag("--restart", options->restart,
+                    "Do not go on from what a stopped run left in DIR/unfinished");
   command->callback([options, &common, exit_status] {
     const Status status = Run(*options, common, exit_status);
     if (!status.ok()) *exit_status = Fail(status);
