@@ -73,7 +73,7 @@ Status Run(const ReportCommand& command, const CommonOptions& common, int* exit_
     if (!record) {
       const std::string label = fmt::format("[{}/{}] {}", i + 1, parts.size(), part.name);
       ShowProgress(label, 0, 1);
-      StatusOr<ordered_json> made = part.make(label);
+      StatusOr<ordered_json> made = part.make(label, records);
       if (!made.ok()) {
         if (part.kind != PartKind::kPeer) return made.status();
         // Somebody else's installation; the report goes on without it.

@@ -61,7 +61,7 @@ class SharedAuditor {
 
 ReportPart ExperimentPart(const Experiment& experiment, const CommonOptions& common, bool full) {
   return {PartKind::kExperiment, "experiment " + experiment.name,
-          [&experiment, &common, full](const std::string& label) {
+          [&experiment, &common, full](const std::string& label, const ordered_json& records) {
             ExperimentOptions options;
             options.quick = !full;
             options.threads = common.threads;
@@ -71,6 +71,12 @@ ReportPart ExperimentPart(const Experiment& experiment, const CommonOptions& com
             options.progress = [&](std::size_t done, std::size_t all) {
               ShowProgress(label, done, all);
             };
+            options.finished = [&](const std::string& name) -> const ordered_json* {
+              for (const ordered_json& record : records) {
+                if (record.contains("attest_experiment") && record["name"] == name) return &record;
+              }
+              return nullptr;
+            };
             return experiment.run(options);
           }};
 }
@@ -78,7 +84,7 @@ ReportPart ExperimentPart(const Experiment& experiment, const CommonOptions& com
 // TensorFlow.js' own outputs on the shipped activations.
 ReportPart RecordedEnginePart(const CommonOptions& common) {
   return {PartKind::kAudit, "audit of TensorFlow.js",
-          [&common](const std::string& label) -> StatusOr<ordered_json> {
+          [&common](const std::string& label, const ordered_json&) -> StatusOr<ordered_json> {
             StatusOr<std::filesystem::path> cases = ShippedCases("use_lite");
             if (!cases.ok()) return cases.status();
             StatusOr<std::unique_ptr<Subject>> subject = MakeRecordedSubject(
@@ -93,7 +99,8 @@ ReportPart RecordedEnginePart(const CommonOptions& common) {
 ReportPart KernelPart(const std::string& name, const CommonOptions& common,
                       const std::shared_ptr<SharedAuditor>& auditor) {
   return {PartKind::kAudit, "audit of " + name,
-          [name, &common, auditor](const std::string& label) -> StatusOr<ordered_json> {
+          [name, &common, auditor](const std::string& label,
+                                   const ordered_json&) -> StatusOr<ordered_json> {
             StatusOr<std::unique_ptr<Subject>> subject = MakeBuiltinSubject(name);
             if (!subject.ok()) return subject.status();
             return auditor->Audit(
@@ -107,7 +114,8 @@ ReportPart KernelPart(const std::string& name, const CommonOptions& common,
 ReportPart PeerPart(const std::string& name, const CommonOptions& common,
                     const std::shared_ptr<SharedAuditor>& auditor) {
   return {PartKind::kPeer, "audit of peer:" + name,
-          [name, &common, auditor](const std::string& label) -> StatusOr<ordered_json> {
+          [name, &common, auditor](const std::string& label,
+                                   const ordered_json&) -> StatusOr<ordered_json> {
             StatusOr<std::unique_ptr<Subject>> subject = MakePeerSubject(name, ProcessLimits{});
             if (!subject.ok()) return subject.status();
             return auditor->Audit(

@@ -19,8 +19,10 @@ enum class PartKind { kExperiment, kAudit, kPeer };
 struct ReportPart {
   PartKind kind = PartKind::kExperiment;
   std::string name;  // unique in the report
-  // `label` names the part in progress lines.
-  std::function<StatusOr<nlohmann::ordered_json>(const std::string& label)> make;
+  // `label` names the part in progress lines; `records` are those of the parts before.
+  std::function<StatusOr<nlohmann::ordered_json>(const std::string& label,
+                                                 const nlohmann::ordered_json& records)>
+      make;
 };
 
 // All parts in the order of the report; `common` must outlive them. Quick: every kernel on the best

@@ -18,6 +18,9 @@ struct ExperimentOptions {
   std::uint64_t seed = 0;
   std::string command;  // for the manifest
   std::function<void(std::size_t done, std::size_t all)> progress;
+  // A record that another experiment has made by the same options, or null: then it is run again
+  // where its result is needed. May be empty.
+  std::function<const nlohmann::ordered_json*(const std::string& name)> finished;
 };
 
 struct Experiment {
@@ -48,5 +51,6 @@ StatusOr<nlohmann::ordered_json> RunLongRows(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunDilution(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunTolerances(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunMasks(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunLedger(const ExperimentOptions& options);
 
 }  // namespace attest
