@@ -4,11 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/finished_parts.h"
 #include "cli/report_parts.h"
+#include "optimized/targets.h"
+#include "optimized/thread_pool.h"
 #include "reports/report.h"
 
 namespace attest {
@@ -24,10 +29,90 @@ struct ReportCommand {
   std::vector<std::string> only;
 };
 
-// Records of one kind.
-struct Tally {
-  int records = 0;
-  int with_findings = 0;
+// The records of a report, one after the other or side by side.
+class ReportRun {
+ public:
+  ReportRun(std::vector<ReportPart> parts, const FinishedParts& finished, int threads)
+      : parts_(std::move(parts)), finished_(finished), threads_(threads), made_(parts_.size()) {}
+
+  Status Make() {
+    for (std::size_t first = 0; first < parts_.size();) {
+      std::size_t last = first + 1;
+      while (!parts_[first].target.empty() && last < parts_.size() &&
+             parts_[last].target == parts_[first].target) {
+        ++last;
+      }
+      if (Status s = MakeTogether(first, last); !s.ok()) return s;
+      first = last;
+    }
+    return Status();
+  }
+
+  // In the order of the parts, without those that could not be made.
+  const ordered_json& records() const { return records_; }
+  const std::vector<std::string>& names() const { return names_; }
+  int Count(PartKind kind) const { return tallies_[static_cast<std::size_t>(kind)].records; }
+  int WithFindings(PartKind kind) const {
+    return tallies_[static_cast<std::size_t>(kind)].with_findings;
+  }
+
+ private:
+  struct Tally {
+    int records = 0;
+    int with_findings = 0;
+  };
+
+  // Parts [first, last), which have one SIMD target or are one.
+  Status MakeTogether(std::size_t first, std::size_t last) {
+    std::optional<ScopedTarget> scope;
+    if (!parts_[first].target.empty()) {
+      StatusOr<ScopedTarget> target = ScopedTarget::Force(parts_[first].target);
+      if (!target.ok()) return target.status();
+      scope.emplace(*std::move(target));
+    }
+    std::vector<Status> statuses(last - first);
+    ThreadPool pool(last - first > 1 ? threads_ : 1);
+    pool.Run(last - first, [&](std::size_t i, std::size_t) { statuses[i] = MakeOne(first + i); });
+    for (const Status& status : statuses) {
+      if (!status.ok()) return status;
+    }
+    for (std::size_t i = first; i < last; ++i) Add(i);
+    return Status();
+  }
+
+  Status MakeOne(std::size_t i) {
+    const ReportPart& part = parts_[i];
+    made_[i] = finished_.Load(part.name);
+    if (made_[i]) return Status();
+    const std::string label = fmt::format("[{}/{}] {}", i + 1, parts_.size(), part.name);
+    ShowProgress(label, 0, 1);
+    StatusOr<ordered_json> record = part.make(label, records_);
+    if (!record.ok()) {
+      if (part.kind != PartKind::kPeer) return record.status();
+      // Somebody else's installation; the report goes on without it.
+      fmt::print(stderr, "attest: left out: {}\n", record.status().message());
+      return Status();
+    }
+    made_[i] = *std::move(record);
+    return finished_.Store(part.name, *made_[i]);
+  }
+
+  void Add(std::size_t i) {
+    if (!made_[i]) return;
+    Tally& tally = tallies_[static_cast<std::size_t>(parts_[i].kind)];
+    ++tally.records;
+    tally.with_findings += made_[i]->value("verdict", "") == "findings" ? 1 : 0;
+    records_.push_back(*std::move(made_[i]));
+    names_.push_back(parts_[i].name);
+  }
+
+  const std::vector<ReportPart> parts_;
+  const FinishedParts& finished_;
+  const int threads_;
+  std::vector<std::optional<ordered_json>> made_;
+  ordered_json records_ = ordered_json::array();
+  std::vector<std::string> names_;
+  std::array<Tally, 3> tallies_{};
 };
 
 // Keeps the parts whose names contain one of `only`; InvalidArgument names one that matches none.
@@ -64,48 +149,22 @@ Status Run(const ReportCommand& command, const CommonOptions& common, int* exit_
                finished->found());
   }
 
-  ordered_json records = ordered_json::array();
-  std::vector<std::string> names;
-  Tally tallies[3];
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const ReportPart& part = parts[i];
-    std::optional<ordered_json> record = finished->Load(part.name);
-    if (!record) {
-      const std::string label = fmt::format("[{}/{}] {}", i + 1, parts.size(), part.name);
-      ShowProgress(label, 0, 1);
-      StatusOr<ordered_json> made = part.make(label, records);
-      if (!made.ok()) {
-        if (part.kind != PartKind::kPeer) return made.status();
-        // Somebody else's installation; the report goes on without it.
-        fmt::print(stderr, "attest: left out: {}\n", made.status().message());
-        continue;
-      }
-      record = *std::move(made);
-      if (Status s = finished->Store(part.name, *record); !s.ok()) return s;
-    }
-    Tally& tally = tallies[static_cast<int>(part.kind)];
-    ++tally.records;
-    tally.with_findings += record->value("verdict", "") == "findings" ? 1 : 0;
-    records.push_back(*std::move(record));
-    names.push_back(part.name);
-  }
-  if (Status s = WriteReport(command.out, records); !s.ok()) return s;
-  if (Status s = finished->Remove(names); !s.ok()) return s;
+  ReportRun run(std::move(parts), *finished, common.threads);
+  if (Status s = run.Make(); !s.ok()) return s;
+  if (Status s = WriteReport(command.out, run.records()); !s.ok()) return s;
+  if (Status s = finished->Remove(run.names()); !s.ok()) return s;
 
-  const Tally& experiments = tallies[static_cast<int>(PartKind::kExperiment)];
-  const Tally& audits = tallies[static_cast<int>(PartKind::kAudit)];
-  const Tally& peers = tallies[static_cast<int>(PartKind::kPeer)];
   if (common.json) {
-    fmt::print("{}\n", records.dump(2));
+    fmt::print("{}\n", run.records().dump(2));
   } else {
     fmt::print(
         "{} audits, {} with findings; {} peers, {} with findings; {} experiments\n"
         "{}/report.html\n",
-        audits.records, audits.with_findings, peers.records, peers.with_findings,
-        experiments.records, command.out);
+        run.Count(PartKind::kAudit), run.WithFindings(PartKind::kAudit), run.Count(PartKind::kPeer),
+        run.WithFindings(PartKind::kPeer), run.Count(PartKind::kExperiment), command.out);
   }
   // What a peer does decides no exit status.
-  *exit_status = audits.with_findings == 0 ? kExitConforms : kExitFindings;
+  *exit_status = run.WithFindings(PartKind::kAudit) == 0 ? kExitConforms : kExitFindings;
   return Status();
 }
 

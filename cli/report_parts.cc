@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "audit/audit.h"
@@ -33,34 +34,38 @@ class SharedAuditor {
   SharedAuditor(const CommonOptions& common, std::vector<std::string> suites)
       : common_(common), suites_(std::move(suites)) {}
 
-  StatusOr<ordered_json> Audit(Subject& subject, const std::string& command,
-                               const std::string& label) {
-    if (!auditor_) {
-      StatusOr<std::vector<SuiteCase>> cases = MakeSuites(suites_, common_.seed);
-      if (!cases.ok()) return cases.status();
-      AuditOptions options;
-      options.threads = common_.threads;
-      options.seed = common_.seed;
-      options.progress = [this](const std::string&, std::size_t done, std::size_t all) {
-        ShowProgress(label_ + ", case", done, all);
-      };
-      auditor_ = std::make_unique<Auditor>(*std::move(cases), std::move(options));
-    }
-    label_ = label;
+  // From several threads at a time too.
+  StatusOr<ordered_json> Audit(const Subject& subject, const std::string& command) {
+    std::call_once(made_, [&] { Make(); });
+    if (!status_.ok()) return status_;
     return auditor_->Audit(subject, command);
   }
 
   const std::vector<std::string>& suites() const { return suites_; }
 
  private:
+  void Make() {
+    StatusOr<std::vector<SuiteCase>> cases = MakeSuites(suites_, common_.seed);
+    status_ = cases.status();
+    if (!cases.ok()) return;
+    AuditOptions options;
+    options.threads = common_.threads;
+    options.seed = common_.seed;
+    options.progress = [](const std::string& name, std::size_t done, std::size_t all) {
+      ShowProgress("audit of " + name + ", case", done, all);
+    };
+    auditor_ = std::make_unique<Auditor>(*std::move(cases), std::move(options));
+  }
+
   const CommonOptions& common_;
   std::vector<std::string> suites_;
+  std::once_flag made_;
+  Status status_;
   std::unique_ptr<Auditor> auditor_;
-  std::string label_;
 };
 
 ReportPart ExperimentPart(const Experiment& experiment, const CommonOptions& common, bool full) {
-  return {PartKind::kExperiment, "experiment " + experiment.name,
+  return {PartKind::kExperiment, "experiment " + experiment.name, "",
           [&experiment, &common, full](const std::string& label, const ordered_json& records) {
             ExperimentOptions options;
             options.quick = !full;
@@ -83,47 +88,44 @@ ReportPart ExperimentPart(const Experiment& experiment, const CommonOptions& com
 
 // TensorFlow.js' own outputs on the shipped activations.
 ReportPart RecordedEnginePart(const CommonOptions& common) {
-  return {PartKind::kAudit, "audit of TensorFlow.js",
-          [&common](const std::string& label, const ordered_json&) -> StatusOr<ordered_json> {
-            StatusOr<std::filesystem::path> cases = ShippedCases("use_lite");
-            if (!cases.ok()) return cases.status();
-            StatusOr<std::unique_ptr<Subject>> subject = MakeRecordedSubject(
-                (*cases / "tfjs").string(), "TensorFlow.js 4.22.0, CPU backend");
-            if (!subject.ok()) return subject.status();
-            return SharedAuditor(common, {"real"})
-                .Audit(**subject,
-                       "attest audit --results cases/use_lite/tfjs --cases cases/use_lite", label);
-          }};
+  return {
+      PartKind::kAudit, "audit of TensorFlow.js", "",
+      [&common](const std::string&, const ordered_json&) -> StatusOr<ordered_json> {
+        StatusOr<std::filesystem::path> cases = ShippedCases("use_lite");
+        if (!cases.ok()) return cases.status();
+        StatusOr<std::unique_ptr<Subject>> subject =
+            MakeRecordedSubject((*cases / "tfjs").string(), "TensorFlow.js 4.22.0, CPU backend");
+        if (!subject.ok()) return subject.status();
+        return SharedAuditor(common, {"real"})
+            .Audit(**subject, "attest audit --results cases/use_lite/tfjs --cases cases/use_lite");
+      }};
 }
 
-ReportPart KernelPart(const std::string& name, const CommonOptions& common,
-                      const std::shared_ptr<SharedAuditor>& auditor) {
-  return {PartKind::kAudit, "audit of " + name,
-          [name, &common, auditor](const std::string& label,
-                                   const ordered_json&) -> StatusOr<ordered_json> {
-            StatusOr<std::unique_ptr<Subject>> subject = MakeBuiltinSubject(name);
-            if (!subject.ok()) return subject.status();
-            return auditor->Audit(
-                **subject,
-                fmt::format("attest audit --kernel {}{}{}", name, SuiteArguments(auditor->suites()),
-                            SeedArgument(common)),
-                label);
-          }};
+ReportPart KernelPart(const std::string& kernel, std::string_view target,
+                      const CommonOptions& common, const std::shared_ptr<SharedAuditor>& auditor) {
+  const std::string name = fmt::format("{}@{}", kernel, target);
+  return {
+      PartKind::kAudit, "audit of " + name, std::string(target),
+      [name, &common, auditor](const std::string&, const ordered_json&) -> StatusOr<ordered_json> {
+        StatusOr<std::unique_ptr<Subject>> subject = MakeBuiltinSubject(name);
+        if (!subject.ok()) return subject.status();
+        return auditor->Audit(**subject,
+                              fmt::format("attest audit --kernel {}{}{}", name,
+                                          SuiteArguments(auditor->suites()), SeedArgument(common)));
+      }};
 }
 
 ReportPart PeerPart(const std::string& name, const CommonOptions& common,
                     const std::shared_ptr<SharedAuditor>& auditor) {
-  return {PartKind::kPeer, "audit of peer:" + name,
-          [name, &common, auditor](const std::string& label,
-                                   const ordered_json&) -> StatusOr<ordered_json> {
-            StatusOr<std::unique_ptr<Subject>> subject = MakePeerSubject(name, ProcessLimits{});
-            if (!subject.ok()) return subject.status();
-            return auditor->Audit(
-                **subject,
-                fmt::format("attest audit --kernel peer:{}{}{}", name,
-                            SuiteArguments(auditor->suites()), SeedArgument(common)),
-                label);
-          }};
+  return {
+      PartKind::kPeer, "audit of peer:" + name, "",
+      [name, &common, auditor](const std::string&, const ordered_json&) -> StatusOr<ordered_json> {
+        StatusOr<std::unique_ptr<Subject>> subject = MakePeerSubject(name, ProcessLimits{});
+        if (!subject.ok()) return subject.status();
+        return auditor->Audit(**subject,
+                              fmt::format("attest audit --kernel peer:{}{}{}", name,
+                                          SuiteArguments(auditor->suites()), SeedArgument(common)));
+      }};
 }
 
 }  // namespace
@@ -142,7 +144,7 @@ std::vector<ReportPart> ReportParts(const CommonOptions& common, bool full) {
       const bool plain = kernel.name.find('-') == std::string::npos;
       const bool wanted = full || plain || target == RunnableTargets().front();
       if (kernel.specimen || !wanted) continue;
-      parts.push_back(KernelPart(fmt::format("{}@{}", kernel.name, target), common, of_kernels));
+      parts.push_back(KernelPart(kernel.name, target, common, of_kernels));
     }
   }
 

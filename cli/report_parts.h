@@ -19,6 +19,9 @@ enum class PartKind { kExperiment, kAudit, kPeer };
 struct ReportPart {
   PartKind kind = PartKind::kExperiment;
   std::string name;  // unique in the report
+  // The SIMD target it forces. Neighbours of one target may be made at the same time, on one thread
+  // each; empty: alone, on all threads.
+  std::string target;
   // `label` names the part in progress lines; `records` are those of the parts before.
   std::function<StatusOr<nlohmann::ordered_json>(const std::string& label,
                                                  const nlohmann::ordered_json& records)>

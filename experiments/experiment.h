@@ -16,6 +16,7 @@ struct ExperimentOptions {
   bool quick = true;  // fewer draws and smaller sizes; the record says which
   int threads = 1;
   std::uint64_t seed = 0;
+  int seeds = 0;        // how many, where an experiment repeats itself from `seed` on; 0: its own
   std::string command;  // for the manifest
   std::function<void(std::size_t done, std::size_t all)> progress;
   // A record that another experiment has made by the same options, or null: then it is run again
