@@ -16,6 +16,7 @@
 #include "cli/minimal_cases.h"
 #include "core/run_record.h"
 #include "properties/faults/fault_catalogue.h"
+#include "reports/report.h"
 
 namespace attest {
 namespace {
@@ -224,6 +225,8 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   if (!options.out.empty()) {
     const std::filesystem::path file = std::filesystem::path(options.out) / "audit.json";
     if (Status s = WriteRecord(file, *record); !s.ok()) return s;
+    const ordered_json records = ordered_json::array({*record});
+    if (Status s = WriteSummaries(options.out, records); !s.ok()) return s;
   }
   if (common.json) {
     fmt::print("{}\n", record->dump(2));
@@ -263,8 +266,10 @@ void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_statu
                       "Directory of case files, or one file, to run as well; or the node tests of "
                       "--suite onnx");
   command->add_option("--contract", options->contract, "Contract of cases without one (JSON file)");
-  command->add_option("--out", options->out,
-                      "Directory for audit.json, and minimal/ with a case file for each finding");
+  command->add_option(
+      "--out", options->out,
+      "Directory for audit.json, report.md, junit.xml, findings.sarif, and minimal/ with a "
+      "case file for each finding");
   command->add_flag("--no-shrink", options->no_shrink, "Do not look for minimal cases of findings");
   command
       ->add_option("--time-limit", options->limits.seconds,
