@@ -503,5 +503,24 @@ TEST_F(CommandTest, JudgesNodeTestsOfOnnx) {
   ExpectRefused("audit --kernel tiled --results ." + cases + "/onnx'", "exactly one of");
 }
 
+TEST_F(CommandTest, BaselineAcceptsFindings) {
+  const std::string audit = "audit --kernel fault:causal-sees-next --suite quick --no-shrink ";
+  EXPECT_EQ(Run(audit + "--write-baseline all.json").status, 1);
+  const CommandResult accepted = Run(audit + "--baseline all.json --out page");
+  EXPECT_EQ(accepted.status, 0) << accepted.err;
+  EXPECT_NE(accepted.out.find(" accepted)"), std::string::npos) << accepted.out;
+  for (const char* name : {"audit.json", "report.md", "junit.xml", "findings.sarif"}) {
+    EXPECT_TRUE(std::filesystem::exists(directory_ / "page" / name)) << name;
+  }
+  // One finding less in the file is one too many in the audit.
+  std::ifstream stream(directory_ / "all.json");
+  nlohmann::json baseline = nlohmann::json::parse(stream);
+  baseline["accepted"].erase(0);
+  std::ofstream(directory_ / "less.json") << baseline;
+  EXPECT_EQ(Run(audit + "--baseline less.json").status, 1);
+  ExpectRefused(audit + "--baseline missing.json", "missing.json");
+  ExpectRefused(audit + "--write-baseline nowhere/b.json", "nowhere/b.json: ");
+}
+
 }  // namespace
 }  // namespace attest

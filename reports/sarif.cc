@@ -80,12 +80,19 @@ Json SarifOf(const Report& report) {
       const std::size_t rule = rules.Of(finding);
       const std::string key = fmt::format("{}/{}/{}", AuditName(record), TextOr(finding, "code"),
                                           TextOf(Field(finding, "tensor")));
-      results.push_back({{"ruleId", TextOr(finding, "code")},
-                         {"ruleIndex", rule},
-                         {"level", "error"},
-                         {"message", {{"text", MessageOf(record, finding)}}},
-                         {"locations", Json::array({LocationOf(record, finding)})},
-                         {"partialFingerprints", {{"attest/v1", CleanText(key)}}}});
+      Json result{{"ruleId", TextOr(finding, "code")},
+                  {"ruleIndex", rule},
+                  {"level", "error"},
+                  {"message", {{"text", MessageOf(record, finding)}}},
+                  {"locations", Json::array({LocationOf(record, finding)})},
+                  {"partialFingerprints", {{"attest/v1", CleanText(key)}}}};
+      const Json& accepted = Field(finding, "accepted");
+      if (accepted.is_object()) {
+        result["suppressions"] =
+            Json::array({{{"kind", "external"},
+                          {"justification", CleanText(TextOf(Field(accepted, "reason")))}}});
+      }
+      results.push_back(std::move(result));
     }
   }
   Json driver{{"name", "Attest"}};
