@@ -53,6 +53,7 @@ StatusOr<nlohmann::ordered_json> RunDilution(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunTolerances(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunMasks(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunRealActivations(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunReproducibility(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunLedger(const ExperimentOptions& options);
 
 }  // namespace attest
