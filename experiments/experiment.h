@@ -18,6 +18,7 @@ struct ExperimentOptions {
   std::uint64_t seed = 0;
   std::string command;  // for the manifest
   std::function<void(std::size_t done, std::size_t all)> progress;
+  std::function<void(const std::string& what)> doing;  // what is being run, where steps are long
 };
 
 struct Experiment {

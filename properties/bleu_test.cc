@@ -149,6 +149,10 @@ TEST(Bleu, OfTheReferenceIsAHundred) {
   BleuCounts shorter;
   shorter.Add(words("a b c d"), sentence);
   EXPECT_NEAR(shorter.Score().score, 100.0 * std::exp(-0.25), 1e-9);
+  // One word more: no bonus.
+  BleuCounts longer;
+  longer.Add(words("a b c d e f"), sentence);
+  EXPECT_EQ(longer.Score().brevity_penalty, 1.0);
 }
 
 TEST(Bleu, UnknownWordsMatchNothing) {

@@ -72,6 +72,8 @@ TEST(MeasureAttention, CountsWrittenWordsWithAKnownSource) {
   EXPECT_EQ(accuracy.links.sure, 3);
   EXPECT_NEAR(accuracy.links.ErrorRate(), 1.0 - 2.0 / 5.0, 1e-15);
   EXPECT_EQ(MeasureAttention(pair, {{7, 8, 9, 10}, {}}).on_word.trials, 0);
+  pair.alignment.clear();
+  EXPECT_EQ(MeasureAttention(pair, translation).links.claimed, 0);
 }
 
 TEST(BootstrapMean, IsTheSameOnEveryCallAndInsideTheRange) {

@@ -98,12 +98,13 @@ BleuScore BleuCounts::Score(BleuSmoothing smoothing) const {
       defined = false;
       continue;
     }
-    score.precisions[i] = 100.0 * matched / static_cast<double>(totals[i]);
-    logarithms += std::log(score.precisions[i]);
+    const double precision = matched / static_cast<double>(totals[i]);
+    score.precisions[i] = 100.0 * precision;
+    logarithms += std::log(precision);
   }
   if (defined) {
-    score.score =
-        score.brevity_penalty * std::exp(logarithms / static_cast<double>(matches.size()));
+    const double mean = std::exp(logarithms / static_cast<double>(matches.size()));
+    score.score = 100.0 * score.brevity_penalty * mean;
   }
   return score;
 }

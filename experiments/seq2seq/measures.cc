@@ -91,7 +91,7 @@ AttentionAccuracy& AttentionAccuracy::operator+=(const AttentionAccuracy& other)
 AttentionAccuracy MeasureAttention(const SentencePair& pair, const Translation& translation) {
   AttentionAccuracy accuracy;
   const std::vector<int> positions = ArgmaxPositions(translation, pair.source.size());
-  if (positions.empty()) return accuracy;
+  if (positions.empty() || pair.alignment.empty()) return accuracy;
   Links claimed, known;
   for (std::size_t i = 0; i < pair.alignment.size(); ++i) {
     const int true_position = pair.alignment[i];
