@@ -126,7 +126,7 @@ ordered_json LongSentencesRecord(const ExperimentOptions& options,
       "The synthetic task: source clauses S V (adverb) (O), target S (O) (adverb) V, adjectives "
       "after their noun in reversed order, agreement in gender and number, and words with two "
       "translations that the rest of the clause decides. Sentences of exactly the given length; "
-      "training sentences are never repeated (docs/long_sentences.md).",
+      "training sentences are always drawn afresh (docs/long_sentences.md).",
       "Bands are percentiles of the bootstrap over seeds, 95%; with as few seeds as here they are "
       "narrower than that. The test sentences are the same for all seeds.",
       "BLEU-4 of the corpus as sacreBLEU defines it, without smoothing: 0 where no four words in a "

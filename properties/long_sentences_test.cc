@@ -160,6 +160,9 @@ TEST(LongSentences, ShowsWhatModelsGetRight) {
   EXPECT_EQ(row(1, "bahdanau", 30)[4], 0.0);
   EXPECT_NEAR(row(1, "bahdanau", 40)[2].get<double>(), 0.75, 1e-12);
   EXPECT_NEAR(row(1, "bahdanau", 40)[4].get<double>(), 0.25, 1e-12);
+  EXPECT_EQ(row(1, "bahdanau", 40)[5], row(1, "bahdanau", 40)[2]);  // the same words here
+  EXPECT_GT(row(1, "bahdanau", 40)[6].get<double>(), 0.99);
+  EXPECT_LT(row(1, "bahdanau", 40)[7].get<double>(), 0.01);
   EXPECT_TRUE(row(1, "fixed", 30).is_null());
   for (const ordered_json& plot : record["plots"]) EXPECT_LE(plot["series"].size(), 8U);
 }
