@@ -121,7 +121,6 @@ ordered_json LongSentencesRecord(const ExperimentOptions& options,
         TextOfLosses(*bahdanau), kShort, kLong, 100 * judged.least_kept, judged.least_model);
   }
   AddLengthTables(results, &record);
-  AddLengthTables(results, &record);
   record["notes"] = {
       "The synthetic task: source clauses S V (adverb) (O), target S (O) (adverb) V, adjectives "
       "after their noun in reversed order, agreement in gender and number, and words with two "

@@ -164,7 +164,14 @@ TEST(LongSentences, ShowsWhatModelsGetRight) {
   EXPECT_GT(row(1, "bahdanau", 40)[6].get<double>(), 0.99);
   EXPECT_LT(row(1, "bahdanau", 40)[7].get<double>(), 0.01);
   EXPECT_TRUE(row(1, "fixed", 30).is_null());
-  for (const ordered_json& plot : record["plots"]) EXPECT_LE(plot["series"].size(), 8U);
+  std::set<std::string> titles;
+  for (const ordered_json& plot : record["plots"]) {
+    EXPECT_LE(plot["series"].size(), 8U);
+    EXPECT_TRUE(titles.insert(plot["title"]).second) << plot["title"];
+  }
+  ASSERT_EQ(record["tables"].size(), 3U);
+  // Published numbers only where this run has one beside them.
+  for (const ordered_json& cells : record["tables"][2]["rows"]) EXPECT_FALSE(cells[4].is_null());
 }
 
 TEST(LongSentences, IsTheSameOnTwoThreads) {
