@@ -140,7 +140,7 @@ ordered_json LongSentencesRecord(const ExperimentOptions& options,
       "and training amplifies that."};
   if (options.quick) {
     record["notes"].push_back(
-        "Quick: one seed, 500 steps, fixed and bahdanau alone. --full trains all variants with "
+        "Quick: one seed, 800 steps, fixed and bahdanau alone. --full trains all variants with "
         "five "
         "seeds, and other widths, D_k and real text.");
   }

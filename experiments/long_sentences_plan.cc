@@ -41,8 +41,8 @@ std::vector<TrainingJob> PlanTrainings(const ExperimentOptions& options,
   };
   TrainingJob usual{.part = "curves", .task = "synthetic", .model = ""};
   if (options.quick) {
-    usual.steps = 500;
-    usual.warm_up = 50;
+    usual.steps = 800;
+    usual.warm_up = 100;
   }
   const std::uint64_t seeds = options.quick ? 1 : kSeeds;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
