@@ -71,7 +71,8 @@ struct Training {
 };
 
 // Called by several threads at a time, for one job each.
-using Trainer = std::function<StatusOr<Training>(const TrainingJob& job, const TrainingData& data)>;
+using TrainFunction =
+    std::function<StatusOr<Training>(const TrainingJob& job, const TrainingData& data)>;
 
 // Test sentences of like length.
 struct TestSet {
@@ -116,8 +117,8 @@ std::vector<TrainingJob> PlanTrainings(const ExperimentOptions& options,
 // on texts that are not installed are left out; `missing` says why.
 StatusOr<std::vector<JobResult>> RunTrainings(const ExperimentOptions& options,
                                               const std::vector<TrainingJob>& jobs,
-                                              const Trainer& trainer, const std::string& directory,
-                                              std::string* missing);
+                                              const TrainFunction& train,
+                                              const std::string& directory, std::string* missing);
 
 // Results of the trainings that differ in nothing but the seed.
 struct ResultGroup {
@@ -150,10 +151,10 @@ nlohmann::ordered_json LongSentencesRecord(const ExperimentOptions& options,
                                            const std::vector<JobResult>& results,
                                            const std::string& missing);
 
-// Everything, by any trainer.
+// Everything, by any way to train.
 StatusOr<nlohmann::ordered_json> RunLongSentencesBy(const ExperimentOptions& options,
                                                     std::span<const std::string> models,
-                                                    const Trainer& trainer,
+                                                    const TrainFunction& train,
                                                     const std::string& directory);
 
 }  // namespace attest

@@ -164,15 +164,15 @@ class Store {
   std::string directory_;
 };
 
-StatusOr<JobResult> RunTraining(const TrainingJob& job, const Task& task, const Trainer& trainer,
-                                const ExperimentOptions& options) {
+StatusOr<JobResult> RunTraining(const TrainingJob& job, const Task& task,
+                                const TrainFunction& train, const ExperimentOptions& options) {
   TrainingData data = task.data;
   data.sentences = [&task, seed = job.seed](std::uint64_t first, std::uint64_t count) {
     return task.sentences(seed, first, count);
   };
   const bool copies = job.model == kCopyModel && task.copied;
   StatusOr<Training> training =
-      copies ? Training{std::make_unique<CopyingModel>(task.copied), {}} : trainer(job, data);
+      copies ? Training{std::make_unique<CopyingModel>(task.copied), {}} : train(job, data);
   if (!training.ok()) return training.status();
   StatusOr<std::vector<LengthResult>> lengths =
       MeasureModel(training->model.get(), task.tests, options.quick ? 20 : 50);
@@ -184,8 +184,8 @@ StatusOr<JobResult> RunTraining(const TrainingJob& job, const Task& task, const 
 
 StatusOr<std::vector<JobResult>> RunTrainings(const ExperimentOptions& options,
                                               const std::vector<TrainingJob>& jobs,
-                                              const Trainer& trainer, const std::string& directory,
-                                              std::string* missing) {
+                                              const TrainFunction& train,
+                                              const std::string& directory, std::string* missing) {
   std::map<std::string, Task> tasks;
   std::vector<TrainingJob> possible;
   for (const TrainingJob& job : jobs) {
@@ -219,7 +219,7 @@ StatusOr<std::vector<JobResult>> RunTrainings(const ExperimentOptions& options,
       results[i] = *std::move(kept);
     } else {
       report(job.Title(), 0);
-      results[i] = RunTraining(job, tasks.at(job.task), trainer, options);
+      results[i] = RunTraining(job, tasks.at(job.task), train, options);
       if (results[i].ok()) {
         if (Status s = store.Save(*results[i], options); !s.ok()) results[i] = s;
       }
@@ -236,10 +236,11 @@ StatusOr<std::vector<JobResult>> RunTrainings(const ExperimentOptions& options,
 
 StatusOr<ordered_json> RunLongSentencesBy(const ExperimentOptions& options,
                                           std::span<const std::string> models,
-                                          const Trainer& trainer, const std::string& directory) {
+                                          const TrainFunction& train,
+                                          const std::string& directory) {
   std::string missing;
   const StatusOr<std::vector<JobResult>> results =
-      RunTrainings(options, PlanTrainings(options, models), trainer, directory, &missing);
+      RunTrainings(options, PlanTrainings(options, models), train, directory, &missing);
   if (!results.ok()) return results.status();
   return LongSentencesRecord(options, *results, missing);
 }

@@ -85,7 +85,7 @@ struct FakeTrainer {
   std::atomic<int> started{0};
   std::atomic<int> finished{0};
 
-  Trainer Get(std::uint64_t seed) {
+  TrainFunction Get(std::uint64_t seed) {
     return [this, seed](const TrainingJob& job, const TrainingData& data) -> StatusOr<Training> {
       if (started++ >= failing) return Internal("stopped");
       EXPECT_EQ(data.source_words, SyntheticTask().source_vocabulary().size());
