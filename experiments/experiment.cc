@@ -29,6 +29,8 @@ const std::vector<Experiment>& Experiments() {
       {"tolerances", "Which faults pass under the tolerances that projects test with?",
        RunTolerances},
       {"masks", "Where do conventions for masks differ without any error?", RunMasks},
+      {"long-sentences", "What does a fixed context lose on long sentences, and attention keep?",
+       RunLongSentences},
   };
   return experiments;
 }

@@ -49,5 +49,6 @@ StatusOr<nlohmann::ordered_json> RunLongRows(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunDilution(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunTolerances(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunMasks(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunLongSentences(const ExperimentOptions& options);
 
 }  // namespace attest
