@@ -99,6 +99,7 @@ class Session {
       case Outcome::Kind::kUnsupported:
         ++unsupported_;
         status = "unsupported";
+        result["reason"] = outcome.message;
         if (subject_.info().recorded) {
           ++without_result_;
         } else {
@@ -107,6 +108,7 @@ class Session {
         break;
       case Outcome::Kind::kFailed:
         status = CountFailure(outcome.code) ? "crashed" : "failed";
+        result["reason"] = outcome.code + ": " + outcome.message;
         if (outcome.at_start) ++failed_starts_;
         ++(status == "crashed" ? crashed_ : failed_);
         findings_.Add(outcome.code, "", problem.name, outcome.message, std::nullopt);
@@ -116,9 +118,12 @@ class Session {
         bool conforms = JudgeOutputs(problem, expected, outcome, &result["outputs"]);
         for (const Complaint& complaint : outcome.complaints) {
           findings_.Add(complaint.code, "", problem.name, complaint.message, std::nullopt);
+          result["reason"] = complaint.code + ": " + complaint.message;
           conforms = false;
         }
-        const bool lawful = RunLaws(problem);
+        ordered_json broken = ordered_json::array();
+        const bool lawful = RunLaws(problem, &broken);
+        if (!lawful) result["broken_laws"] = broken;
         if (conforms && lawful && subject_.info().recorded && result["outputs"].empty()) {
           ++unsupported_;
           ++without_result_;
@@ -323,7 +328,7 @@ class Session {
     }
   }
 
-  bool RunLaws(const Case& problem) {
+  bool RunLaws(const Case& problem, ordered_json* broken) {
     if (subject_.info().recorded) return true;
     const Dimensions& s = problem.contract.shape;
     const Index scores = s.batch * s.q_heads * s.q_len * s.kv_len;
@@ -339,6 +344,7 @@ class Session {
       if (!result.violation) continue;
       ++count.violations;
       lawful = false;
+      broken->push_back(law.name);
       const Violation& v = *result.violation;
       if (!result.failure.empty()) {
         CountFailure(result.failure);

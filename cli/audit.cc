@@ -8,6 +8,7 @@
 #include <set>
 
 #include "audit/audit.h"
+#include "audit/baseline.h"
 #include "audit/builtin.h"
 #include "audit/onnx_suite.h"
 #include "audit/peer_subjects.h"
@@ -16,11 +17,15 @@
 #include "cli/minimal_cases.h"
 #include "core/run_record.h"
 #include "properties/faults/fault_catalogue.h"
+#include "reports/report.h"
 
 namespace attest {
 namespace {
 
 using nlohmann::ordered_json;
+
+// How long a baseline that is written accepts what was found.
+constexpr int kBaselineMonths = 3;
 
 struct AuditCommand {
   std::string kernel;
@@ -32,6 +37,8 @@ struct AuditCommand {
   std::string contract;
   std::string out;
   bool no_shrink = false;
+  std::string baseline;
+  std::string new_baseline;
   ProcessLimits limits;
   std::uint64_t memory_mib = 0;  // 0: the default of the limits
 };
@@ -113,8 +120,14 @@ constexpr std::size_t kMostPrinted = 6;
 // `recorded`: of results that were computed elsewhere.
 void PrintSummary(const ordered_json& record, bool recorded) {
   const ordered_json& cases = record["cases"];
-  fmt::print("{}: {}\n", record["implementation"]["name"].get<std::string>(),
+  const ordered_json& findings = record["findings"];
+  const auto accepted = std::count_if(findings.begin(), findings.end(), [](const auto& finding) {
+    return finding.contains("accepted");
+  });
+  fmt::print("{}: {}", record["implementation"]["name"].get<std::string>(),
              record["verdict"].get<std::string>());
+  if (accepted > 0) fmt::print(" ({} of {} accepted)", accepted, findings.size());
+  fmt::print("\n");
   fmt::print("cases: {} run, {} passed, {} failed, {} unsupported", cases["run"].get<Index>(),
              cases["passed"].get<Index>(), cases["failed"].get<Index>(),
              cases["unsupported"].get<Index>());
@@ -145,6 +158,10 @@ void PrintSummary(const ordered_json& record, bool recorded) {
                  worst["expected"].dump());
     }
     fmt::print("\n  {}\n", finding["explanation"].get<std::string>());
+    if (finding.contains("accepted")) {
+      fmt::print("  accepted until {}: {}\n", finding["accepted"]["until"].get<std::string>(),
+                 finding["accepted"]["reason"].get<std::string>());
+    }
     if (finding.contains("minimal")) PrintMinimal(finding["minimal"]);
   }
   if (!more.empty()) {
@@ -159,6 +176,16 @@ void PrintSummary(const ordered_json& record, bool recorded) {
   for (const ordered_json& remark : record["remarks"]) {
     fmt::print("remark: {}\n", remark.get<std::string>());
   }
+}
+
+// The day in UTC.
+std::chrono::year_month_day Today() {
+  return std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+}
+
+// A day that its month does not have becomes the last one that it has.
+std::chrono::year_month_day LastValid(const std::chrono::year_month_day& date) {
+  return date.ok() ? date : date.year() / date.month() / std::chrono::last;
 }
 
 // Sets *exit_status; the Status is for bad usage and unreadable input.
@@ -184,6 +211,15 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
   }
   if (!options.out.empty()) {
     if (Status s = PrepareDirectory(options.out); !s.ok()) return s;
+  }
+  std::vector<AcceptedFinding> baseline;
+  if (!options.baseline.empty()) {
+    StatusOr<std::vector<AcceptedFinding>> read = ReadBaseline(options.baseline);
+    if (!read.ok()) return read.status();
+    baseline = *std::move(read);
+  }
+  if (!options.new_baseline.empty()) {
+    if (Status s = PrepareFile(options.new_baseline); !s.ok()) return s;
   }
   OnnxSuite node_tests;
   if (WantsOnnx(options)) {
@@ -221,9 +257,19 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
       return s;
     }
   }
+  const std::size_t not_accepted = ApplyBaseline(baseline, Today(), &*record);
+  if (!options.new_baseline.empty()) {
+    const auto until = Today() + std::chrono::months(kBaselineMonths);
+    if (Status s = WriteRecord(options.new_baseline, BaselineOf(*record, LastValid(until)));
+        !s.ok()) {
+      return s;
+    }
+  }
   if (!options.out.empty()) {
     const std::filesystem::path file = std::filesystem::path(options.out) / "audit.json";
     if (Status s = WriteRecord(file, *record); !s.ok()) return s;
+    const ordered_json records = ordered_json::array({*record});
+    if (Status s = WriteSummaries(options.out, records); !s.ok()) return s;
   }
   if (common.json) {
     fmt::print("{}\n", record->dump(2));
@@ -238,7 +284,7 @@ Status Run(const AuditCommand& options, const CommonOptions& common, int* exit_s
             : fmt::format("audit: nothing was audited, no case has a result in {}",
                           options.results));
   }
-  *exit_status = verdict == "conforms" ? kExitConforms : kExitFindings;
+  *exit_status = not_accepted == 0 ? kExitConforms : kExitFindings;
   return Status();
 }
 
@@ -263,8 +309,14 @@ void AddAuditCommand(CLI::App& app, const CommonOptions& common, int* exit_statu
                       "Directory of case files, or one file, to run as well; or the node tests of "
                       "--suite onnx");
   command->add_option("--contract", options->contract, "Contract of cases without one (JSON file)");
-  command->add_option("--out", options->out,
-                      "Directory for audit.json, and minimal/ with a case file for each finding");
+  command->add_option(
+      "--out", options->out,
+      "Directory for audit.json, report.md, junit.xml, findings.sarif, and minimal/ with a "
+      "case file for each finding");
+  command->add_option("--baseline", options->baseline,
+                      "JSON file of findings that are accepted until a day: they do not count");
+  command->add_option("--write-baseline", options->new_baseline,
+                      "Write a baseline of all findings, accepted for three months, to this file");
   command->add_flag("--no-shrink", options->no_shrink, "Do not look for minimal cases of findings");
   command
       ->add_option("--time-limit", options->limits.seconds,

@@ -16,6 +16,7 @@ struct ExperimentCommand {
   std::string name;
   std::string out;
   bool full = false;
+  int seeds = 0;
 };
 
 Status Run(const ExperimentCommand& command, const CommonOptions& common) {
@@ -23,6 +24,7 @@ Status Run(const ExperimentCommand& command, const CommonOptions& common) {
   options.quick = !command.full;
   options.threads = common.threads;
   options.seed = common.seed;
+  options.seeds = command.seeds;
   options.command = common.command_line;
   std::string doing = command.name;
   options.doing = [&](const std::string& what) { doing = command.name + ": " + what; };
@@ -53,6 +55,10 @@ void AddExperimentCommand(CLI::App& app, const CommonOptions& common, int* exit_
   command->add_option("name", options->name, "See attest list experiments")->required();
   command->add_option("--out", options->out, "Directory of its page (default: out/NAME)");
   command->add_flag("--full", options->full, "More draws and larger sizes");
+  command
+      ->add_option("--seeds", options->seeds,
+                   "How many seeds, from --seed on, where an experiment takes several (mutation)")
+      ->check(CLI::Range(1, 1000));
   command->callback([options, &common, exit_status] {
     const Status status = Run(*options, common);
     *exit_status = status.ok() ? kExitConforms : Fail(status);

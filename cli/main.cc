@@ -47,6 +47,8 @@ Status PrepareFile(const std::string& file) { return OutputFile::Create(file).st
 
 void ShowProgress(const std::string& what, std::size_t done, std::size_t all) {
   if (isatty(STDERR_FILENO) == 0) return;
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
   fmt::print(stderr, "\r\x1b[K{} {}/{}{}", what, done, all, done == all ? "\n" : "");
   std::fflush(stderr);
   progress_open = done != all;

@@ -3,14 +3,17 @@
 // activations.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
+#include <utility>
 
-#include "audit/audit.h"
-#include "audit/builtin.h"
-#include "audit/peer_subjects.h"
 #include "cli/command.h"
-#include "experiments/experiment.h"
+#include "cli/finished_parts.h"
+#include "cli/report_parts.h"
 #include "optimized/targets.h"
+#include "optimized/thread_pool.h"
 #include "reports/report.h"
 
 namespace attest {
@@ -22,156 +25,146 @@ struct ReportCommand {
   std::string out = "out/report";
   bool quick = false;
   bool full = false;
+  bool restart = false;
+  std::vector<std::string> only;
 };
 
-// Collects the records of one report.
+// The records of a report, one after the other or side by side.
 class ReportRun {
  public:
-  ReportRun(const CommonOptions& common, bool full) : common_(common), full_(full) {}
+  ReportRun(std::vector<ReportPart> parts, const FinishedParts& finished, int threads)
+      : parts_(std::move(parts)), finished_(finished), threads_(threads), made_(parts_.size()) {}
 
-  Status Experiments() {
-    for (const Experiment& experiment : attest::Experiments()) {
-      ExperimentOptions options;
-      options.quick = !full_;
-      options.threads = common_.threads;
-      options.seed = common_.seed;
-      options.command = fmt::format("attest experiment {}{}{}", experiment.name,
-                                    full_ ? " --full" : "", SeedArgument());
-      options.progress = [&](std::size_t done, std::size_t all) {
-        ShowProgress("experiment " + experiment.name, done, all);
-      };
-      StatusOr<ordered_json> record = experiment.run(options);
-      if (!record.ok()) return record.status();
-      records_.push_back(*std::move(record));
-    }
-    return Status();
-  }
-
-  // Audits the subjects that `names` make, by `suites`.
-  Status Audits(const std::vector<std::string>& suites, const std::vector<std::string>& names) {
-    StatusOr<std::vector<SuiteCase>> cases = MakeSuites(suites, common_.seed);
-    if (!cases.ok()) return cases.status();
-    std::string arguments;
-    for (const std::string& suite : suites) arguments += " --suite " + suite;
-    Auditor auditor(*std::move(cases), Options());
-    for (const std::string& name : names) {
-      StatusOr<std::unique_ptr<Subject>> subject = MakeBuiltinSubject(name);
-      if (!subject.ok()) return subject.status();
-      const std::string command =
-          fmt::format("attest audit --kernel {}{}{}", name, arguments, SeedArgument());
-      if (Status s = Add(auditor.Audit(**subject, command)); !s.ok()) return s;
-    }
-    return Status();
-  }
-
-  // Another engine's own outputs on the shipped activations.
-  Status RecordedEngine() {
-    StatusOr<std::filesystem::path> cases = ShippedCases("use_lite");
-    if (!cases.ok()) return cases.status();
-    StatusOr<std::unique_ptr<Subject>> subject =
-        MakeRecordedSubject((*cases / "tfjs").string(), "TensorFlow.js 4.22.0, CPU backend");
-    if (!subject.ok()) return subject.status();
-    StatusOr<std::vector<SuiteCase>> real = MakeSuite("real", common_.seed);
-    if (!real.ok()) return real.status();
-    return Add(Auditor(*std::move(real), Options())
-                   .Audit(**subject,
-                          "attest audit --results cases/use_lite/tfjs "
-                          "--cases cases/use_lite"));
-  }
-
-  // Audits every peer that is installed, by the suite quick and real activations.
-  Status InstalledPeers() {
-    std::vector<std::string> installed;
-    for (const PeerEntry& peer : Peers()) {
-      if (peer.missing.empty()) installed.push_back(peer.name);
-    }
-    if (installed.empty()) return Status();
-    StatusOr<std::vector<SuiteCase>> cases = MakeSuites({"real", "quick"}, common_.seed);
-    if (!cases.ok()) return cases.status();
-    Auditor auditor(*std::move(cases), Options());
-    for (const std::string& name : installed) {
-      StatusOr<std::unique_ptr<Subject>> subject = MakePeerSubject(name, ProcessLimits{});
-      if (!subject.ok()) {
-        // Somebody else's installation; the report goes on without it.
-        fmt::print(stderr, "attest: left out: {}\n", subject.status().message());
-        continue;
+  Status Make() {
+    for (std::size_t first = 0; first < parts_.size();) {
+      std::size_t last = first + 1;
+      while (!parts_[first].target.empty() && last < parts_.size() &&
+             parts_[last].target == parts_[first].target) {
+        ++last;
       }
-      StatusOr<ordered_json> record = auditor.Audit(
-          **subject, fmt::format("attest audit --kernel peer:{} --suite real --suite quick{}", name,
-                                 SeedArgument()));
-      if (!record.ok()) return record.status();
-      ++peers_;
-      if ((*record)["verdict"] != "conforms") ++peers_with_findings_;
-      records_.push_back(*std::move(record));
+      if (Status s = MakeTogether(first, last); !s.ok()) return s;
+      first = last;
     }
     return Status();
   }
 
+  // In the order of the parts, without those that could not be made.
   const ordered_json& records() const { return records_; }
-  int with_findings() const { return with_findings_; }
-  // Apart from the above: what a peer does decides no exit status.
-  int peers() const { return peers_; }
-  int peers_with_findings() const { return peers_with_findings_; }
+  const std::vector<std::string>& names() const { return names_; }
+  int Count(PartKind kind) const { return tallies_[static_cast<std::size_t>(kind)].records; }
+  int WithFindings(PartKind kind) const {
+    return tallies_[static_cast<std::size_t>(kind)].with_findings;
+  }
 
  private:
-  std::string SeedArgument() const {
-    return common_.seed == 0 ? "" : fmt::format(" --seed {}", common_.seed);
-  }
-  AuditOptions Options() const {
-    AuditOptions options;
-    options.threads = common_.threads;
-    options.seed = common_.seed;
-    options.progress = [](const std::string& name, std::size_t done, std::size_t all) {
-      ShowProgress("audit of " + name + ", case", done, all);
-    };
-    return options;
-  }
-  Status Add(StatusOr<ordered_json> record) {
-    if (!record.ok()) return record.status();
-    if ((*record)["verdict"] != "conforms") ++with_findings_;
-    records_.push_back(*std::move(record));
+  struct Tally {
+    int records = 0;
+    int with_findings = 0;
+  };
+
+  // Parts [first, last), which have one SIMD target or are one.
+  Status MakeTogether(std::size_t first, std::size_t last) {
+    std::optional<ScopedTarget> scope;
+    if (!parts_[first].target.empty()) {
+      StatusOr<ScopedTarget> target = ScopedTarget::Force(parts_[first].target);
+      if (!target.ok()) return target.status();
+      scope.emplace(*std::move(target));
+    }
+    std::vector<Status> statuses(last - first);
+    ThreadPool pool(last - first > 1 ? threads_ : 1);
+    pool.Run(last - first, [&](std::size_t i, std::size_t) { statuses[i] = MakeOne(first + i); });
+    for (const Status& status : statuses) {
+      if (!status.ok()) return status;
+    }
+    for (std::size_t i = first; i < last; ++i) Add(i);
     return Status();
   }
 
-  const CommonOptions& common_;
-  const bool full_;
+  Status MakeOne(std::size_t i) {
+    const ReportPart& part = parts_[i];
+    made_[i] = finished_.Load(part.name);
+    if (made_[i]) return Status();
+    const std::string label = fmt::format("[{}/{}] {}", i + 1, parts_.size(), part.name);
+    ShowProgress(label, 0, 1);
+    StatusOr<ordered_json> record = part.make(label, records_);
+    if (!record.ok()) {
+      if (part.kind != PartKind::kPeer) return record.status();
+      // Somebody else's installation; the report goes on without it.
+      fmt::print(stderr, "attest: left out: {}\n", record.status().message());
+      return Status();
+    }
+    made_[i] = *std::move(record);
+    return finished_.Store(part.name, *made_[i]);
+  }
+
+  void Add(std::size_t i) {
+    if (!made_[i]) return;
+    Tally& tally = tallies_[static_cast<std::size_t>(parts_[i].kind)];
+    ++tally.records;
+    tally.with_findings += made_[i]->value("verdict", "") == "findings" ? 1 : 0;
+    records_.push_back(*std::move(made_[i]));
+    names_.push_back(parts_[i].name);
+  }
+
+  const std::vector<ReportPart> parts_;
+  const FinishedParts& finished_;
+  const int threads_;
+  std::vector<std::optional<ordered_json>> made_;
   ordered_json records_ = ordered_json::array();
-  int with_findings_ = 0;
-  int peers_ = 0;
-  int peers_with_findings_ = 0;
+  std::vector<std::string> names_;
+  std::array<Tally, 3> tallies_{};
 };
 
-Status Run(const ReportCommand& command, const CommonOptions& common, int* exit_status) {
-  if (Status s = PrepareDirectory(command.out); !s.ok()) return s;
-  ReportRun run(common, command.full);
-  if (Status s = run.Experiments(); !s.ok()) return s;
-  const std::string generated = command.full ? "standard" : "quick";
-  // Quick: every kernel on the best target, one of each algorithm on the others.
-  std::vector<std::string> kernels;
-  for (const std::string_view target : RunnableTargets()) {
-    for (const BuiltinKernel& kernel : BuiltinKernels()) {
-      const bool plain = kernel.name.find('-') == std::string::npos;
-      if (kernel.specimen || (!command.full && !plain && target != RunnableTargets().front())) {
-        continue;
-      }
-      kernels.push_back(fmt::format("{}@{}", kernel.name, target));
+// Keeps the parts whose names contain one of `only`; InvalidArgument names one that matches none.
+Status KeepOnly(const std::vector<std::string>& only, std::vector<ReportPart>* parts) {
+  const auto contains = [](const ReportPart& part, const std::string& text) {
+    return part.name.find(text) != std::string::npos;
+  };
+  for (const std::string& text : only) {
+    if (std::none_of(parts->begin(), parts->end(),
+                     [&](const ReportPart& part) { return contains(part, text); })) {
+      return InvalidArgument(fmt::format("--only {}: no part of the report has this name", text));
     }
   }
-  if (Status s = run.RecordedEngine(); !s.ok()) return s;
-  if (Status s = run.Audits({"real", generated}, kernels); !s.ok()) return s;
-  if (Status s = run.InstalledPeers(); !s.ok()) return s;
+  if (only.empty()) return Status();
+  std::erase_if(*parts, [&](const ReportPart& part) {
+    return std::none_of(only.begin(), only.end(),
+                        [&](const std::string& text) { return contains(part, text); });
+  });
+  return Status();
+}
+
+Status Run(const ReportCommand& command, const CommonOptions& common, int* exit_status) {
+  std::vector<ReportPart> parts = ReportParts(common, command.full);
+  if (Status s = KeepOnly(command.only, &parts); !s.ok()) return s;
+  if (Status s = PrepareDirectory(command.out); !s.ok()) return s;
+  const std::string options =
+      fmt::format("{} seed {}", command.full ? "full" : "quick", common.seed);
+  StatusOr<FinishedParts> finished = FinishedParts::Open(
+      std::filesystem::path(command.out) / "unfinished", options, command.restart);
+  if (!finished.ok()) return finished.status();
+  if (finished->found() > 0) {
+    fmt::print(stderr,
+               "attest: goes on from {} finished parts of the run before (--restart: anew)\n",
+               finished->found());
+  }
+
+  ReportRun run(std::move(parts), *finished, common.threads);
+  if (Status s = run.Make(); !s.ok()) return s;
   if (Status s = WriteReport(command.out, run.records()); !s.ok()) return s;
+  if (Status s = finished->Remove(run.names()); !s.ok()) return s;
+
   if (common.json) {
     fmt::print("{}\n", run.records().dump(2));
   } else {
-    const std::size_t peers = static_cast<std::size_t>(run.peers());
     fmt::print(
         "{} audits, {} with findings; {} peers, {} with findings; {} experiments\n"
         "{}/report.html\n",
-        run.records().size() - Experiments().size() - peers, run.with_findings(), peers,
-        run.peers_with_findings(), Experiments().size(), command.out);
+        run.Count(PartKind::kAudit), run.WithFindings(PartKind::kAudit), run.Count(PartKind::kPeer),
+        run.WithFindings(PartKind::kPeer), run.Count(PartKind::kExperiment), command.out);
   }
-  *exit_status = run.with_findings() == 0 ? kExitConforms : kExitFindings;
+  // What a peer does decides no exit status.
+  *exit_status = run.WithFindings(PartKind::kAudit) == 0 ? kExitConforms : kExitFindings;
   return Status();
 }
 
@@ -183,8 +176,12 @@ void AddReportCommand(CLI::App& app, const CommonOptions& common, int* exit_stat
   const auto options = std::make_shared<ReportCommand>();
   command->add_option("--out", options->out, "Directory (default: out/report)");
   CLI::Option* quick = command->add_flag("--quick", options->quick, "Some minutes (the default)");
-  command->add_flag("--full", options->full, "More draws, larger sizes, every SIMD target: hours")
+  command->add_flag("--full", options->full, "More draws, larger sizes, every SIMD target: an hour")
       ->excludes(quick);
+  command->add_option("--only", options->only,
+                      "Only the parts whose names contain this; may be repeated");
+  command->add_flag("--restart", options->restart,
+                    "Do not go on from what a stopped run left in DIR/unfinished");
   command->callback([options, &common, exit_status] {
     const Status status = Run(*options, common, exit_status);
     if (!status.ok()) *exit_status = Fail(status);

@@ -10,6 +10,7 @@
 #include "experiments/emulated_attention.h"
 #include "experiments/experiment.h"
 #include "experiments/record.h"
+#include "experiments/tensor_metrics.h"
 #include "reference/certify.h"
 
 namespace attest {
@@ -20,41 +21,6 @@ using nlohmann::ordered_json;
 constexpr Index kDim = 64;
 constexpr Index kTile = 64;
 constexpr std::size_t kWrongRow = 17;
-
-struct Metrics {
-  double cosine = 0.0;
-  double relative_l1 = 0.0;
-  double rmse = 0.0;
-  double worst_row = 0.0;      // largest |o' - o| / |o| of a row, Euclidean
-  double worst_element = 0.0;  // largest |o' - o| / sum p|v| of an element
-};
-
-Metrics MetricsOf(const std::vector<double>& got, const std::vector<double>& exact,
-                  const std::vector<double>& magnitude) {
-  Metrics m;
-  double dot = 0.0, got_squares = 0.0, squares = 0.0, differences = 0.0, sizes = 0.0;
-  const std::size_t columns = static_cast<std::size_t>(kDim);
-  for (std::size_t row = 0; row < got.size(); row += columns) {
-    double row_error = 0.0;
-    double row_size = 0.0;
-    for (std::size_t i = row; i < row + columns; ++i) {
-      const double error = std::fabs(got[i] - exact[i]);
-      dot += got[i] * exact[i];
-      got_squares += got[i] * got[i];
-      row_size += exact[i] * exact[i];
-      row_error += error * error;
-      differences += error;
-      sizes += std::fabs(exact[i]);
-      m.worst_element = std::max(m.worst_element, error / magnitude[i]);
-    }
-    squares += row_size;
-    m.worst_row = std::max(m.worst_row, std::sqrt(row_error / row_size));
-  }
-  m.cosine = dot / std::sqrt(got_squares * squares);
-  m.relative_l1 = differences / sizes;
-  m.rmse = DeviationOf(got, exact).rmse;
-  return m;
-}
 
 RoundingPoints Points(NumberFormat weights) {
   RoundingPoints points;
@@ -117,11 +83,12 @@ StatusOr<ordered_json> RunErrorMetrics(const ExperimentOptions& options) {
     SetRow(kWrongRow, factor, &subjects.back().second);
   }
 
+  constexpr auto columns = static_cast<std::size_t>(kDim);
   ordered_json rows = ordered_json::array();
   bool refuted = false;
-  Metrics zero_row, e4m3;
+  TensorMetrics zero_row, e4m3;
   for (const auto& [name, got] : subjects) {
-    const Metrics m = MetricsOf(got, exact, magnitude);
+    const TensorMetrics m = MetricsOf(got, exact, columns, magnitude);
     refuted = refuted || (m.cosine >= 0.999 && m.worst_row >= 1.0 - 1e-12);
     if (name == "f16, one row zero") zero_row = m;
     if (name == "P and v in e4m3") e4m3 = m;
@@ -140,7 +107,7 @@ StatusOr<ordered_json> RunErrorMetrics(const ExperimentOptions& options) {
   for (std::size_t lost = 1; lost <= 16; ++lost) {
     SetRow(lost - 1, 0.0, &losing);
     lost_squares += RowSquares(exact, lost - 1);
-    const double cosine = MetricsOf(losing, exact, magnitude).cosine;
+    const double cosine = MetricsOf(losing, exact, columns).cosine;
     if (cosine >= 0.998) still_accepted = lost;
     lost_rows.push_back({lost, cosine, std::sqrt(1.0 - lost_squares / all_squares)});
     cosine_points.push_back({lost, cosine});

@@ -29,8 +29,12 @@ const std::vector<Experiment>& Experiments() {
       {"tolerances", "Which faults pass under the tolerances that projects test with?",
        RunTolerances},
       {"masks", "Where do conventions for masks differ without any error?", RunMasks},
+      {"real-activations", "How far does random data speak for the activations of a real model?",
+       RunRealActivations},
       {"long-sentences", "What does a fixed context lose on long sentences, and attention keep?",
        RunLongSentences},
+      // Last: it gathers what the others found.
+      {"ledger", "Which claims about attention hold, and by which numbers?", RunLedger},
   };
   return experiments;
 }

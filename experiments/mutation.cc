@@ -14,6 +14,7 @@
 #include "experiments/experiment.h"
 #include "experiments/mutation_subjects.h"
 #include "experiments/record.h"
+#include "optimized/targets.h"
 #include "optimized/thread_pool.h"
 
 namespace attest {
@@ -21,8 +22,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Seeds by which nothing right may be flagged, in a full run.
-constexpr std::uint64_t kSeeds = 20;
+// Seeds by which nothing right may be flagged, in a full run that does not say how many.
+constexpr std::uint64_t kFullSeeds = 2;
 // Audits of smaller cases on the way to the smallest.
 constexpr Index kQuickCalls = 60;
 constexpr Index kFullCalls = 1000;
@@ -41,27 +42,27 @@ StatusOr<std::unique_ptr<Auditor>> MakeAuditor(const std::string& suite, std::ui
   return std::make_unique<Auditor>(*std::move(cases), options);
 }
 
-// All rows. Built-in kernels go one after the other, because a SIMD target is forced for the whole
-// process; the others on several threads.
+// All rows, on several threads; of the kernels only those of one SIMD target at a time, because a
+// target is forced for the whole process.
 class Scoreboard {
  public:
-  explicit Scoreboard(const ExperimentOptions& options) : options_(options) {}
+  explicit Scoreboard(const ExperimentOptions& options)
+      : options_(options), seeds_(SeedsOf(options)) {}
 
   // Quick: every fault up to its first failing case, every control by the suite quick. Full: every
-  // case for every fault; controls and kernels by quick and standard, and by quick for more seeds.
+  // case for every fault; controls by quick and standard; kernels, and for more seeds controls too,
+  // by quick.
   Status Run() {
-    std::vector<MutationSubject> plain = PlainSubjects();
+    std::vector<MutationSubject> faults;
+    std::vector<MutationSubject> controls;
+    for (MutationSubject& subject : PlainSubjects()) {
+      (subject.kind == MutationKind::kFault ? faults : controls).push_back(std::move(subject));
+    }
     std::vector<MutationSubject> kernels;
     if (!options_.quick) kernels = KernelSubjects();
-    const auto controls = std::find_if(plain.begin(), plain.end(), [](const MutationSubject& s) {
-      return s.kind == MutationKind::kControl;
-    });
-    const std::vector<MutationSubject> faults(plain.begin(), controls);
-    plain.erase(plain.begin(), controls);
-    const std::uint64_t seeds = options_.quick ? 1 : kSeeds;
-    all_ = faults.size() + seeds * (plain.size() + kernels.size());
+    all_ = faults.size() + seeds_ * (controls.size() + kernels.size());
     const AuditExtent extent = options_.quick ? AuditExtent::kFirstFailure : AuditExtent::kAllCases;
-    for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    for (std::uint64_t seed = 0; seed < seeds_; ++seed) {
       StatusOr<std::unique_ptr<Auditor>> quick = MakeAuditor("quick", options_.seed + seed);
       if (!quick.ok()) return quick.status();
       StatusOr<std::unique_ptr<Auditor>> standard = MakeAuditor("standard", options_.seed + seed);
@@ -70,28 +71,47 @@ class Scoreboard {
       const std::vector<Auditor*> only_quick{quick->get()};
       // What quick misses goes on to standard.
       if (seed == 0) {
-        if (Status s = Examine(faults, options_.threads, seed, both, extent); !s.ok()) return s;
+        if (Status s = Examine(faults, seed, both, extent); !s.ok()) return s;
       }
       const std::vector<Auditor*>& suites = seed == 0 && !options_.quick ? both : only_quick;
-      for (const auto& [subjects, threads] : {std::pair{plain, options_.threads}, {kernels, 1}}) {
-        if (Status s = Examine(subjects, threads, seed, suites, AuditExtent::kAllCases); !s.ok()) {
-          return s;
-        }
-      }
+      if (Status s = Examine(controls, seed, suites, AuditExtent::kAllCases); !s.ok()) return s;
+      if (Status s = ExamineKernels(kernels, seed, only_quick); !s.ok()) return s;
     }
     return Status();
   }
 
+  std::uint64_t seeds() const { return seeds_; }
   const std::vector<MutationRow>& rows() const { return rows_; }
   // Findings on what is right, as "name, seed S: codes".
   const std::vector<std::string>& false_alarms() const { return false_alarms_; }
 
  private:
-  Status Examine(const std::vector<MutationSubject>& subjects, int threads, std::uint64_t seed,
+  static std::uint64_t SeedsOf(const ExperimentOptions& options) {
+    if (options.seeds > 0) return static_cast<std::uint64_t>(options.seeds);
+    return options.quick ? 1 : kFullSeeds;
+  }
+
+  // Kernels in the order of KernelSubjects().
+  Status ExamineKernels(const std::vector<MutationSubject>& kernels, std::uint64_t seed,
+                        const std::vector<Auditor*>& suites) {
+    for (auto first = kernels.begin(); first != kernels.end();) {
+      const auto last = std::find_if(first, kernels.end(), [&](const MutationSubject& kernel) {
+        return kernel.group != first->group;
+      });
+      const StatusOr<ScopedTarget> target = ScopedTarget::Force(first->group);
+      if (!target.ok()) return target.status();
+      const Status status = Examine({first, last}, seed, suites, AuditExtent::kAllCases);
+      if (!status.ok()) return status;
+      first = last;
+    }
+    return Status();
+  }
+
+  Status Examine(const std::vector<MutationSubject>& subjects, std::uint64_t seed,
                  const std::vector<Auditor*>& suites, AuditExtent extent) {
     std::vector<StatusOr<MutationRow>> rows(subjects.size(), StatusOr<MutationRow>(MutationRow{}));
     std::mutex mutex;
-    ThreadPool pool(threads);
+    ThreadPool pool(options_.threads);
     pool.Run(subjects.size(), [&](std::size_t i, std::size_t /*thread*/) {
       rows[i] =
           ExamineMutation(subjects[i], suites, extent, options_.quick ? kQuickCalls : kFullCalls);
@@ -110,6 +130,7 @@ class Scoreboard {
   }
 
   const ExperimentOptions& options_;
+  const std::uint64_t seeds_;
   std::vector<MutationRow> rows_;
   std::vector<std::string> false_alarms_;
   std::size_t done_ = 0;
@@ -180,9 +201,9 @@ StatusOr<ordered_json> RunMutation(const ExperimentOptions& options) {
   record["summary"] = fmt::format(
       "{} of {} faults killed, {} of them by the suite quick; {} false alarms on {} controls{}.",
       killed, faults, killed_by_quick, alarms, controls,
-      options.quick
-          ? std::string()
-          : fmt::format(" and {} pairs of kernel and SIMD target, {} seeds", kernels, kSeeds));
+      options.quick ? std::string()
+                    : fmt::format(" and {} pairs of kernel and SIMD target, {} seeds", kernels,
+                                  board.seeds()));
   record["faults"] = faults;
   record["killed"] = killed;
   record["killed_by_quick"] = killed_by_quick;

@@ -68,8 +68,8 @@ std::vector<MutationSubject> PlainSubjects() {
 
 std::vector<MutationSubject> KernelSubjects() {
   std::vector<MutationSubject> subjects;
-  for (const BuiltinKernel& kernel : BuiltinKernels()) {
-    for (const std::string_view target : RunnableTargets()) {
+  for (const std::string_view target : RunnableTargets()) {
+    for (const BuiltinKernel& kernel : BuiltinKernels()) {
       if (kernel.specimen) continue;
       subjects.push_back({MutationKind::kKernel, kernel.name + "@" + std::string(target),
                           std::string(target), kernel.description, ""});

@@ -27,7 +27,7 @@ struct MutationSubject {
 
 // Every fault, the plain implementation without a fault, every control.
 std::vector<MutationSubject> PlainSubjects();
-// The built-in kernels but the specimens, on every SIMD target of this machine.
+// The built-in kernels but the specimens, on every SIMD target of this machine, by target.
 std::vector<MutationSubject> KernelSubjects();
 StatusOr<std::unique_ptr<Subject>> MakeSubject(const MutationSubject& subject);
 

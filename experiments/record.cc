@@ -2,6 +2,7 @@
 #include "experiments/record.h"
 
 #include <span>
+#include <utility>
 
 #include "core/digest.h"
 #include "core/run_record.h"
@@ -26,6 +27,19 @@ ordered_json NewRecord(const ExperimentText& text) {
   record["summary"] = "";
   for (const char* list : {"tables", "plots", "notes"}) record[list] = ordered_json::array();
   return record;
+}
+
+ordered_json HeatMap(const HeatMapText& text, ordered_json x_values, ordered_json y_values,
+                     ordered_json z_values) {
+  ordered_json plot;
+  plot["kind"] = "heatmap";
+  plot["title"] = text.title;
+  plot["note"] = text.note;
+  plot["x"] = {{"label", text.x_label}, {"values", std::move(x_values)}};
+  plot["y"] = {{"label", text.y_label}, {"values", std::move(y_values)}};
+  plot["z"] = {{"label", text.z_label}, {"values", std::move(z_values)}};
+  if (text.log_z) plot["z"]["scale"] = "log";
+  return plot;
 }
 
 void AddManifest(const ExperimentOptions& options, const std::string& inputs_sha256,

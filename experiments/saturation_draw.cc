@@ -77,9 +77,12 @@ Case Variant(const Case& drawn, DType dtype, bool scaled) {
   return problem;
 }
 
-StatusOr<SaturationValues> ExactSaturation(const Case& problem) {
-  StatusOr<Certified> certified = Certify(problem);
+StatusOr<SaturationValues> ExactSaturation(const Case& problem, RowTheorems* theorems) {
+  CertifyOptions options;
+  options.conditions = theorems != nullptr;
+  StatusOr<Certified> certified = Certify(problem, options);
   if (!certified.ok()) return certified.status();
+  if (theorems != nullptr) *theorems = TheoremsOf(certified->conditions.log_weight);
   const auto exact = [&](const char* name) {
     std::vector<double> values;
     for (const CertifiedValue& value : certified->outputs.at(name).values) {

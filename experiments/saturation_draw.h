@@ -9,6 +9,7 @@
 #include "audit/subject.h"
 #include "core/case.h"
 #include "core/status.h"
+#include "experiments/row_theorems.h"
 
 namespace attest {
 
@@ -32,7 +33,8 @@ Case DrawSaturation(Index dim, Index keys, std::uint64_t seed, int draw);
 // The same in another type, its tensors rounded to it, with or without the factor 1/sqrt(D_k).
 Case Variant(const Case& drawn, DType dtype, bool scaled);
 
-StatusOr<SaturationValues> ExactSaturation(const Case& problem);
+// Of certified values; what theorems say of the row too, where there is a place for it.
+StatusOr<SaturationValues> ExactSaturation(const Case& problem, RowTheorems* theorems = nullptr);
 // Weights by one subject, gradients by another.
 StatusOr<SaturationValues> ComputedSaturation(const Case& problem, const Subject& forward,
                                               const Subject& backward);

@@ -81,8 +81,9 @@ StatusOr<ScopedTarget> ScopedTarget::Force(std::string_view name) {
   return NotFound("SIMD target \"" + std::string(name) + "\": this machine runs " + known);
 }
 
-ScopedTarget::ScopedTarget(std::int64_t target) : previous_(forced_target) {
-  SetForcedTarget(target);
+ScopedTarget::ScopedTarget(std::int64_t target)
+    : previous_(forced_target), active_(target != forced_target) {
+  if (active_) SetForcedTarget(target);
 }
 
 ScopedTarget::ScopedTarget(ScopedTarget&& other) noexcept

@@ -31,7 +31,9 @@ std::string_view RunningTarget();
 std::map<std::string, std::string> OptimizedLibraries();
 
 // Forces one target for every kernel of the process until destroyed; then the choice made before
-// returns, so that scopes nest. Not for use while kernels run on other threads.
+// returns, so that scopes nest. A scope of the target that is forced already changes nothing:
+// inside a scope, threads may use further ones of the same target. Otherwise not for use while
+// kernels run on other threads.
 class ScopedTarget {
  public:
   // NotFound, with the names that exist, when `name` is not in RunnableTargets().
@@ -47,7 +49,7 @@ class ScopedTarget {
   explicit ScopedTarget(std::int64_t target);
 
   std::int64_t previous_;  // Highway's mask before this scope; 0 is "not forced"
-  bool active_ = true;
+  bool active_;            // whether this scope changed it
 };
 
 }  // namespace attest

@@ -16,64 +16,10 @@
 #include "audit/case_spec.h"
 #include "core/case.h"
 #include "core/safetensors.h"
+#include "properties/command_fixture.h"
 
 namespace attest {
 namespace {
-
-struct CommandResult {
-  int status = -1;
-  std::string out;
-  std::string err;
-};
-
-class CommandTest : public ::testing::Test {
- protected:
-  CommandTest() {
-    directory_ = std::filesystem::temp_directory_path() /
-                 ("attest_command_test_" + std::to_string(getpid()));
-    std::filesystem::create_directories(directory_);
-  }
-  ~CommandTest() override { std::filesystem::remove_all(directory_); }
-
-  // `prefix`: a command that runs the command.
-  CommandResult Run(const std::string& arguments, const std::string& prefix = "") const {
-    const char* command = std::getenv("ATTEST_COMMAND");
-    EXPECT_NE(command, nullptr) << "run by ctest, which names the command";
-    const std::string errors = (directory_ / "stderr").string();
-    const std::string line = "cd '" + directory_.string() + "' && " + prefix + " '" +
-                             std::string(command) + "' " + arguments + " 2>'" + errors + "'";
-    CommandResult result;
-    FILE* pipe = popen(line.c_str(), "r");
-    char buffer[4096];
-    for (std::size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
-      result.out.append(buffer, n);
-    }
-    result.status = WEXITSTATUS(pclose(pipe));
-    std::ifstream stream(errors);
-    result.err.assign(std::istreambuf_iterator<char>(stream), {});
-    return result;
-  }
-
-  // Bad usage or input: exit 2, nothing on standard output, one line that contains `message`.
-  void ExpectRefused(const std::string& arguments, const std::string& message) const {
-    const CommandResult result = Run(arguments);
-    EXPECT_EQ(result.status, 2) << arguments;
-    EXPECT_EQ(result.out, "") << arguments;
-    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    EXPECT_TRUE(result.err.starts_with("attest: ")) << result.err;
-    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
-  }
-
-  std::string WriteSmallCase() const {
-    const Case problem = MakeCase({.shape = {1, 1, 1, 2, 3, 2, 2, 2}}, 5);
-    const std::filesystem::path file = directory_ / "cases" / "small.safetensors";
-    std::filesystem::create_directories(file.parent_path());
-    EXPECT_TRUE(WriteCase(file, problem).ok());
-    return file.string();
-  }
-
-  std::filesystem::path directory_;
-};
 
 TEST_F(CommandTest, RefusesBadUsageInOneLine) {
   ExpectRefused("", "subcommand");
@@ -555,6 +501,25 @@ TEST_F(CommandTest, JudgesNodeTestsOfOnnx) {
   ExpectRefused("audit --kernel tiled --suite onnx", "needs --cases DIR");
   ExpectRefused("audit" + cases + "/use_lite'", "no node test of ONNX");
   ExpectRefused("audit --kernel tiled --results ." + cases + "/onnx'", "exactly one of");
+}
+
+TEST_F(CommandTest, BaselineAcceptsFindings) {
+  const std::string audit = "audit --kernel fault:causal-sees-next --suite quick --no-shrink ";
+  EXPECT_EQ(Run(audit + "--write-baseline all.json").status, 1);
+  const CommandResult accepted = Run(audit + "--baseline all.json --out page");
+  EXPECT_EQ(accepted.status, 0) << accepted.err;
+  EXPECT_NE(accepted.out.find(" accepted)"), std::string::npos) << accepted.out;
+  for (const char* name : {"audit.json", "report.md", "junit.xml", "findings.sarif"}) {
+    EXPECT_TRUE(std::filesystem::exists(directory_ / "page" / name)) << name;
+  }
+  // One finding less in the file is one too many in the audit.
+  std::ifstream stream(directory_ / "all.json");
+  nlohmann::json baseline = nlohmann::json::parse(stream);
+  baseline["accepted"].erase(0);
+  std::ofstream(directory_ / "less.json") << baseline;
+  EXPECT_EQ(Run(audit + "--baseline less.json").status, 1);
+  ExpectRefused(audit + "--baseline missing.json", "missing.json");
+  ExpectRefused(audit + "--write-baseline nowhere/b.json", "nowhere/b.json: ");
 }
 
 }  // namespace

@@ -432,8 +432,8 @@ TEST_F(ReportFiles, AreCompleteAndTheSameEveryTime) {
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_TRUE(WriteReport(directory_ / "second", records).ok());
   ASSERT_TRUE(WriteReport(directory_ / "second", records).ok());  // over the former
-  for (const char* name :
-       {"report.html", "report.md", "report.json", "csv/E-1.csv", "csv/e_2-1.csv"}) {
+  for (const char* name : {"report.html", "report.md", "report.json", "junit.xml", "findings.sarif",
+                           "csv/E-1.csv", "csv/e_2-1.csv"}) {
     const std::string text = ReadFile(directory_ / "deep" / "first" / name);
     EXPECT_FALSE(text.empty()) << name;
     EXPECT_EQ(text, ReadFile(directory_ / "second" / name)) << name;
@@ -443,7 +443,7 @@ TEST_F(ReportFiles, AreCompleteAndTheSameEveryTime) {
   for (const auto& file : std::filesystem::recursive_directory_iterator(directory_ / "second")) {
     if (file.is_regular_file()) ++count;
   }
-  EXPECT_EQ(count, 5u);  // no temporary file stays
+  EXPECT_EQ(count, 7u);  // no temporary file stays
 }
 
 TEST_F(ReportFiles, BadRecordsWriteNothing) {

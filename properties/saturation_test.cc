@@ -6,9 +6,11 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <vector>
 
 #include "audit/builtin.h"
 #include "experiments/experiment.h"
+#include "experiments/row_theorems.h"
 #include "experiments/saturation_draw.h"
 
 namespace attest {
@@ -50,6 +52,37 @@ TEST(SaturationValues, OfUniformWeightsAreClosedForms) {
   }
 }
 
+// Logits ln 2, 0, 0 give the weights 1/2, 1/4, 1/4: entropy 3/2 ln 2, and the least that logits of
+// their distance ln 2 sqrt(2/3) to the mean can have.
+TEST(RowTheorems, TheEntropyBoundIsAttainedByOneLargerLogit) {
+  const double ln2 = std::log(2.0);
+  EXPECT_NEAR(EntropyBound(ln2 * std::sqrt(2.0 / 3), 3), 1.5 * ln2, 1e-14);
+  EXPECT_NEAR(EntropyBound(0.0, 7), std::log(7.0), 1e-14);
+  EXPECT_EQ(EntropyBound(2.0, 1), 0.0);
+  const RowTheorems row = TheoremsOf(std::vector<double>{-ln2, -2 * ln2, -2 * ln2});
+  EXPECT_NEAR(row.spread, ln2, 1e-14);
+  EXPECT_NEAR(row.log_largest, std::log(1.5), 1e-14);
+  EXPECT_NEAR(row.log_smallest, std::log(0.75), 1e-14);
+  EXPECT_NEAR(row.radius, ln2 * std::sqrt(2.0 / 3), 1e-14);
+  EXPECT_NEAR(row.entropy, row.entropy_bound, 1e-14);
+  EXPECT_TRUE(Hold(row));
+}
+
+// Weights that do not sum to 1 break the first theorem, an entropy below its bound the second.
+TEST(RowTheorems, WrongWeightsViolateThem) {
+  EXPECT_FALSE(Hold(TheoremsOf(std::vector<double>(4, -std::log(4.0) + 0.01))));
+  EXPECT_FALSE(Hold(TheoremsOf(std::vector<double>(4, -std::log(4.0) - 0.01))));
+  RowTheorems row = TheoremsOf(std::vector<double>(4, -std::log(4.0)));
+  EXPECT_TRUE(Hold(row));
+  row.entropy -= 1e-6;
+  EXPECT_FALSE(Hold(row));
+  TheoremSummary summary;
+  summary.Add(row);
+  EXPECT_EQ(summary.violations, 1);
+  row.entropy = std::nan("");
+  EXPECT_FALSE(Hold(row));
+}
+
 // With one query, sum p^2 of the draws is no more than 1 and no less than 1/n, and so on; what the
 // f32 kernels compute differs from the exact means by roundings alone.
 TEST(Saturation, KernelsInF32GiveTheExactMeans) {
@@ -79,6 +112,25 @@ TEST(Saturation, KernelsInF32GiveTheExactMeans) {
     }
     if (rows[i][0] == "with") {
       EXPECT_EQ(zeros, 0.0) << rows[i + 3];
+    }
+  }
+  // No theorem is violated; the mean entropy is that of the first table.
+  const Json& theorems = (*record)["tables"][2]["rows"];
+  ASSERT_EQ(theorems.size(), 2U * 3 * 5);
+  for (std::size_t i = 0; i < theorems.size(); ++i) {
+    EXPECT_EQ(theorems[i].back(), 0) << theorems[i];
+    EXPECT_GE(theorems[i][6].get<double>(), 0.0) << theorems[i];
+    const double entropy = (*record)["tables"][0]["rows"][i][8];
+    EXPECT_NEAR(theorems[i][7], entropy, 1e-6 * entropy) << theorems[i];
+  }
+  // Heat maps: one list for each n, one value for each D_k, those of the first table.
+  const Json& map = (*record)["plots"][3];
+  EXPECT_EQ(map["kind"], "heatmap");
+  EXPECT_EQ(map["x"]["values"], Json({1, 4, 16, 64, 256}));
+  EXPECT_EQ(map["y"]["values"], Json({16, 64, 512}));
+  for (std::size_t n = 0; n < 3; ++n) {
+    for (std::size_t d = 0; d < 5; ++d) {
+      EXPECT_EQ(map["z"]["values"][n][d], (*record)["tables"][0]["rows"][5 * n + d][3]);
     }
   }
   // (1 - 2/16)^-8 / 512 and the e/512 that it tends to.

@@ -3,69 +3,19 @@
 #include <fmt/format.h>
 
 #include "reports/csv.h"
+#include "reports/heat_map.h"
 #include "reports/html.h"
 #include "reports/html_parts.h"
+#include "reports/plot_data.h"
 #include "reports/svg_plot.h"
 #include "reports/text.h"
 
 namespace attest::reports {
 namespace {
 
-// More rows than this of a plot's data are left to report.json.
-constexpr std::size_t kMostDataRows = 400;
-
-// Whether all series have the same number of points with the same abscissas.
-bool HaveSameAbscissas(const Json& all_series) {
-  const Json& first = Items(all_series[0], "points");
-  for (const Json& series : all_series) {
-    const Json& points = Items(series, "points");
-    if (points.size() != first.size()) return false;
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      if (!points[i].is_array() || points[i].size() != 2 || !first[i].is_array() ||
-          first[i].size() != 2 || points[i][0] != first[i][0]) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
-// A plot's data as a record's table: one column per series, or one row per point.
-Json DataTable(const Json& plot) {
-  const Json& all_series = Items(plot, "series");
-  const auto label = [&](const char* axis) {
-    const std::string text = TextOf(Field(Field(plot, axis), "label"));
-    return text.empty() ? std::string(axis) : text;
-  };
-  Json columns = Json::array();
-  Json rows = Json::array();
-  if (!all_series.empty() && HaveSameAbscissas(all_series)) {
-    columns.push_back(label("x"));
-    for (const Json& series : all_series) columns.push_back(TextOr(series, "name"));
-    const std::size_t count = Items(all_series[0], "points").size();
-    for (std::size_t i = 0; i < std::min(count, kMostDataRows); ++i) {
-      Json row = Json::array({Items(all_series[0], "points")[i][0]});
-      for (const Json& series : all_series) row.push_back(Items(series, "points")[i][1]);
-      rows.push_back(std::move(row));
-    }
-  } else {
-    columns = Json::array({"Series", label("x"), label("y")});
-    for (const Json& series : all_series) {
-      for (const Json& point : Items(series, "points")) {
-        if (rows.size() == kMostDataRows) break;
-        const bool pair = point.is_array() && point.size() == 2;
-        rows.push_back(Json::array(
-            {TextOr(series, "name"), pair ? point[0] : Json(), pair ? point[1] : Json()}));
-      }
-    }
-  }
-  return Json{{"title", "Data of the plot: " + TextOr(plot, "title")},
-              {"columns", std::move(columns)},
-              {"rows", std::move(rows)}};
-}
-
 std::string PlotHtml(const Json& plot, const std::string& id) {
-  const Drawing drawing = DrawPlot(plot, id);
+  const bool heat_map = TextOf(Field(plot, "kind")) == "heatmap";
+  const Drawing drawing = heat_map ? DrawHeatMap(plot, id) : DrawPlot(plot, id);
   const std::string note = TextOf(Field(plot, "note"));
   std::string html = fmt::format(
       "<figure>\n<figcaption>{}{}</figcaption>\n{}{}", EscapeHtml(TextOr(plot, "title")),

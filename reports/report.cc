@@ -14,8 +14,10 @@
 
 #include "reports/csv.h"
 #include "reports/html.h"
+#include "reports/junit.h"
 #include "reports/markdown.h"
 #include "reports/model.h"
+#include "reports/sarif.h"
 #include "reports/text.h"
 
 namespace attest {
@@ -29,18 +31,28 @@ struct OutputText {
   std::string text;
 };
 
+std::string JsonText(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::vector<OutputText> SummariesOf(const Report& report) {
+  std::vector<OutputText> files{{"report.md", reports::MarkdownOf(report)}};
+  if (report.audits.empty()) return files;
+  files.push_back({"junit.xml", reports::JunitOf(report)});
+  files.push_back({"findings.sarif", JsonText(reports::SarifOf(report))});
+  return files;
+}
+
 // In the order of writing: what the page links to comes before the page.
 std::vector<OutputText> FilesOf(const Report& report, const nlohmann::ordered_json& records) {
-  std::vector<OutputText> files;
+  std::vector<OutputText> files = SummariesOf(report);
   for (const Entry& experiment : report.experiments) {
     std::size_t number = 0;
     for (const auto& table : reports::Items(*experiment.record, "tables")) {
       files.push_back({reports::CsvPath(experiment.id, ++number), reports::CsvOf(table)});
     }
   }
-  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
-  files.push_back({"report.json", records.dump(2, ' ', false, kReplace) + "\n"});
-  files.push_back({"report.md", reports::MarkdownOf(report)});
+  files.push_back({"report.json", JsonText(records)});
   files.push_back({"report.html", reports::HtmlOf(report)});
   return files;
 }
@@ -80,16 +92,28 @@ Status WriteFiles(const std::filesystem::path& directory, const std::vector<Outp
   return {};
 }
 
-}  // namespace
-
-Status WriteReport(const std::filesystem::path& directory, const nlohmann::ordered_json& records) {
+template <class MakeFiles>
+Status WriteRecords(const std::filesystem::path& directory, const nlohmann::ordered_json& records,
+                    MakeFiles make_files) {
   try {
     const StatusOr<Report> report = reports::ReadRecords(records);
     if (!report.ok()) return report.status();
-    return WriteFiles(directory, FilesOf(*report, records));
+    return WriteFiles(directory, make_files(*report));
   } catch (const std::exception& error) {
     return Internal(fmt::format("the report cannot be made: {}", error.what()));
   }
+}
+
+}  // namespace
+
+Status WriteReport(const std::filesystem::path& directory, const nlohmann::ordered_json& records) {
+  return WriteRecords(directory, records,
+                      [&](const Report& report) { return FilesOf(report, records); });
+}
+
+Status WriteSummaries(const std::filesystem::path& directory,
+                      const nlohmann::ordered_json& records) {
+  return WriteRecords(directory, records, SummariesOf);
 }
 
 }  // namespace attest

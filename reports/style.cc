@@ -12,14 +12,14 @@ std::string_view StyleSheet() {
   --good: #14602f; --good-back: #e2f3e7; --caution: #6b4700; --caution-back: #fdf0cc;
   --bad: #9b1c1c; --bad-back: #fce6e4; --neutral: #454d57; --neutral-back: #e8ebee;
   --s0: #0b57a4; --s1: #b8460b; --s2: #177245; --s3: #8239a3; --s4: #846a00; --s5: #0d7485;
-  --s6: #b1295c; --s7: #4a525b; }
+  --s6: #b1295c; --s7: #4a525b; --ink: #073763; }
 @media (prefers-color-scheme: dark) { :root {
   --page: #121518; --card: #1a1e23; --text: #e5e8eb; --soft: #a9b2bc; --line: #3a4149;
   --stripe: #20252b; --link: #85bbf7; --code: #262c33;
   --good: #86dba0; --good-back: #15301f; --caution: #f2cb71; --caution-back: #38290b;
   --bad: #ffa39b; --bad-back: #421b1b; --neutral: #c0c8d0; --neutral-back: #2b3138;
   --s0: #85bbf7; --s1: #ff9f68; --s2: #74d69f; --s3: #d5a1f2; --s4: #e4c45f; --s5: #67d1e1;
-  --s6: #ff93b8; --s7: #c5cbd1; } }
+  --s6: #ff93b8; --s7: #c5cbd1; --ink: #cfe4ff; } }
 * { box-sizing: border-box; }
 html { scroll-behavior: smooth; scroll-padding-top: 1rem; -webkit-text-size-adjust: 100%; }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
@@ -108,6 +108,9 @@ figcaption small { font-weight: 400; display: block; max-width: 40rem; }
 .frame { stroke: var(--soft); stroke-width: 1.25; fill: none; }
 .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: round; }
 .mark { fill: currentColor; stroke: var(--card); stroke-width: 1; }
+.cell { fill: var(--ink); stroke: var(--card); stroke-width: 1; }
+.plot .value { font-size: 11px; font-variant-numeric: tabular-nums; }
+.plot .value.dark { fill: var(--card); }
 .s0 { color: var(--s0); } .s1 { color: var(--s1); } .s2 { color: var(--s2); }
 .s3 { color: var(--s3); } .s4 { color: var(--s4); } .s5 { color: var(--s5); }
 .s6 { color: var(--s6); } .s7 { color: var(--s7); }
@@ -126,7 +129,7 @@ footer { border-top: 1px solid var(--line); margin: 3rem 0 0; padding: 1rem 0 2r
   .headline h2 { font-size: 1.35rem; }
   .facts div { grid-template-columns: 1fr; padding: 0.35rem 0; }
   .plot text { font-size: 19px; }
-  .plot .optional { display: none; }
+  .plot .optional, .plot .value { display: none; }
   .plot .line { stroke-width: 3; }
   .plot .mark { stroke: currentColor; stroke-width: 3; }
   .scroll td:not(.long) { min-width: 5.5rem; }
