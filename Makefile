@@ -36,7 +36,7 @@ endef
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help deps build test validate validate-kernels report bench peers install asan compilers format format-check tidy clean
+.PHONY: help deps build test validate validate-kernels report bench peers text install asan compilers format format-check tidy clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 19
@@ -79,6 +79,9 @@ peers: ## Install other libraries to audit and to compare with (optional; docs/p
 	$(call ensure,libopenblas0 libdnnl2 python3-torch $(if $(shell command -v npm),,npm))
 	mkdir -p peers
 	npm install --prefix peers --no-save --ignore-scripts --no-audit --no-fund $(PEER_PACKAGES)
+
+text: ## Install the parallel text of the experiment long-sentences (optional)
+	$(call ensure,sword-text-web sword-text-sparv libsword-utils bible-kjv bible-kjv-text)
 
 install: build ## Install under PREFIX (default /usr/local; DESTDIR is honoured)
 	cmake --install $(BUILD) --prefix $(PREFIX)

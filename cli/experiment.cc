@@ -26,9 +26,9 @@ Status Run(const ExperimentCommand& command, const CommonOptions& common) {
   options.seed = common.seed;
   options.seeds = command.seeds;
   options.command = common.command_line;
-  options.progress = [&](std::size_t done, std::size_t all) {
-    ShowProgress(command.name, done, all);
-  };
+  std::string doing = command.name;
+  options.doing = [&](const std::string& what) { doing = command.name + ": " + what; };
+  options.progress = [&](std::size_t done, std::size_t all) { ShowProgress(doing, done, all); };
   const std::string out = command.out.empty() ? "out/" + command.name : command.out;
   const auto known = [&](const Experiment& e) { return e.name == command.name; };
   if (std::any_of(Experiments().begin(), Experiments().end(), known)) {

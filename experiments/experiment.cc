@@ -31,6 +31,8 @@ const std::vector<Experiment>& Experiments() {
       {"masks", "Where do conventions for masks differ without any error?", RunMasks},
       {"real-activations", "How far does random data speak for the activations of a real model?",
        RunRealActivations},
+      {"long-sentences", "What does a fixed context lose on long sentences, and attention keep?",
+       RunLongSentences},
       {"reproducibility", "Who gives the same bits whatever else is in the call, at what price?",
        RunReproducibility},
       // Last: it gathers what the others found.

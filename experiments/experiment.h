@@ -19,6 +19,7 @@ struct ExperimentOptions {
   int seeds = 0;        // how many, where an experiment repeats itself from `seed` on; 0: its own
   std::string command;  // for the manifest
   std::function<void(std::size_t done, std::size_t all)> progress;
+  std::function<void(const std::string& what)> doing;  // what is being run, where steps are long
   // A record that another experiment has made by the same options, or null: then it is run again
   // where its result is needed. May be empty.
   std::function<const nlohmann::ordered_json*(const std::string& name)> finished;
@@ -53,6 +54,7 @@ StatusOr<nlohmann::ordered_json> RunDilution(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunTolerances(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunMasks(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunRealActivations(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunLongSentences(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunReproducibility(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunLedger(const ExperimentOptions& options);
 
