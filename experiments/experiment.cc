@@ -29,6 +29,8 @@ const std::vector<Experiment>& Experiments() {
       {"tolerances", "Which faults pass under the tolerances that projects test with?",
        RunTolerances},
       {"masks", "Where do conventions for masks differ without any error?", RunMasks},
+      {"path-length", "Does a gradient fall with the recurrent steps between output and input?",
+       RunPathLength},
   };
   return experiments;
 }
