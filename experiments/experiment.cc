@@ -29,6 +29,8 @@ const std::vector<Experiment>& Experiments() {
       {"tolerances", "Which faults pass under the tolerances that projects test with?",
        RunTolerances},
       {"masks", "Where do conventions for masks differ without any error?", RunMasks},
+      {"path-length", "Does a gradient fall with the recurrent steps between output and input?",
+       RunPathLength},
       {"real-activations", "How far does random data speak for the activations of a real model?",
        RunRealActivations},
       {"long-sentences", "What does a fixed context lose on long sentences, and attention keep?",
