@@ -48,5 +48,6 @@ StatusOr<nlohmann::ordered_json> RunLongRows(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunDilution(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunTolerances(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunMasks(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunExponentials(const ExperimentOptions& options);
 
 }  // namespace attest
