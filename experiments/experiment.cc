@@ -29,6 +29,8 @@ const std::vector<Experiment>& Experiments() {
       {"tolerances", "Which faults pass under the tolerances that projects test with?",
        RunTolerances},
       {"masks", "Where do conventions for masks differ without any error?", RunMasks},
+      {"exponentials", "How accurate are exp, 2^x, ln and tanh of floats, and where?",
+       RunExponentials},
       {"path-length", "Does a gradient fall with the recurrent steps between output and input?",
        RunPathLength},
       {"real-activations", "How far does random data speak for the activations of a real model?",

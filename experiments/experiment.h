@@ -53,6 +53,7 @@ StatusOr<nlohmann::ordered_json> RunLongRows(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunDilution(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunTolerances(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunMasks(const ExperimentOptions& options);
+StatusOr<nlohmann::ordered_json> RunExponentials(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunPathLength(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunRealActivations(const ExperimentOptions& options);
 StatusOr<nlohmann::ordered_json> RunLongSentences(const ExperimentOptions& options);
