@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/multiprecision/cpp_bin_float.hpp>
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -114,8 +115,8 @@ TEST_P(WholeModel, GradientsAgreeWithDifferencesOfFiftyDigits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, WholeModel, testing::ValuesIn(Variants()),
-                         [](const testing::TestParamInfo<Variant>& info) {
-                           return info.param.name;
+                         [](const testing::TestParamInfo<Variant>& variant) {
+                           return variant.param.name;
                          });
 
 }  // namespace

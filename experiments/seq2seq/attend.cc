@@ -61,10 +61,10 @@ AttentionArgs ArgsOf(const Attention<T>& from, const T* identity) {
 
 template <class T>
 struct Gradients {
-  T* q;
-  T* k;
-  T* v;
-  T* v_a;
+  T* q = nullptr;
+  T* k = nullptr;
+  T* v = nullptr;
+  T* v_a = nullptr;
 };
 
 template <class T>
@@ -190,8 +190,13 @@ Attended<T> AttendByKernel(Tape<T>& tape, const Attention<T>& args) {
   tape.CountFlops(flops);
   tape.Record([&tape, args, result, lse, identity, moves, flops] {
     tape.CountFlops(2.0 * flops);
-    const Gradients<T> grads{tape.Scratch(args.q.size()), tape.Scratch(args.k.size()),
-                             tape.Scratch(args.v.size()), tape.Scratch(args.q.columns)};
+    T* const memory =
+        tape.Temporary(args.q.size() + args.k.size() + args.v.size() + args.q.columns);
+    Gradients<T> grads;
+    grads.q = memory;
+    grads.k = grads.q + args.q.size();
+    grads.v = grads.k + args.k.size();
+    grads.v_a = grads.v + args.v.size();
     if (args.q_len() == 1 && args.heads == 1 && !args.v_a && !args.local) {
       BackwardPacked(tape, args, result, lse, grads);
     } else {

@@ -198,7 +198,7 @@ void GruStep(Tape<T>& tape, const Matrix<T>& x, const Matrix<T>& h, const Matrix
     }
   }
   tape.Record([&tape, x, h, u, c, y, gates, hidden, alive = std::move(alive), size, batch, flops] {
-    T* const grads = tape.Scratch(batch * 3 * size);  // of h U + c
+    T* const grads = tape.Temporary(batch * 3 * size);  // of h U + c
     for (Index b = 0; b < batch; ++b) {
       const T* const dy = y.GradRow(b);
       T* const dh = h.GradRow(b);

@@ -76,6 +76,13 @@ class Tape {
     used_ += size;
     return at;
   }
+  // The same for use within one step: what an earlier call returned is lost.
+  T* Temporary(Index count) {
+    if (temporary_.size() < static_cast<std::size_t>(count)) {
+      temporary_.resize(static_cast<std::size_t>(count));
+    }
+    return temporary_.data();
+  }
   // Values and gradients are 0.
   Matrix<T> Zeros(Index rows, Index columns) {
     Matrix<T> matrix = Uninitialised(rows, columns);
@@ -122,6 +129,7 @@ class Tape {
   std::vector<std::function<void()>> steps_;
   std::vector<std::pair<const T*, const T*>> transposed_;
   std::vector<std::vector<T>> blocks_;
+  std::vector<T> temporary_;
   std::size_t block_ = 0;  // in use
   std::size_t used_ = 0;   // elements of it
   double flops_ = 0.0;
