@@ -14,7 +14,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// A claim whose verdict and number are those of an experiment.
+// A claim whose verdict and number are those of an experiment; an empty one stands for the claims
+// that its record lists by itself: "claims": [{"claim", "verdict", "number"}].
 struct TestedClaim {
   const char* claim;
   const char* experiment;
@@ -28,7 +29,16 @@ class Ledger {
   Status Add(const TestedClaim& tested) {
     StatusOr<ordered_json> record = RecordOf(tested.experiment);
     if (!record.ok()) return record.status();
-    AddRow(tested.claim, (*record)["verdict"], (*record)["summary"], tested.experiment);
+    if (*tested.claim != 0) {
+      AddRow(tested.claim, (*record)["verdict"], (*record)["summary"], tested.experiment);
+      return Status();
+    }
+    if (!record->contains("claims")) {
+      return Internal(fmt::format("{}: the record lists no claims", tested.experiment));
+    }
+    for (const ordered_json& claim : (*record)["claims"]) {
+      AddRow(claim["claim"], claim["verdict"], claim["number"], tested.experiment);
+    }
     return Status();
   }
 
@@ -90,6 +100,11 @@ StatusOr<ordered_json> RunLedger(const ExperimentOptions& options) {
         return ledger.Add({"What a mask means is not agreed on: conventions differ", "masks"});
       },
       [&] { return ledger.Add(CheckConvexity(options)); },
+      [&] {
+        return ledger.Add(
+            {"Attention gives direct paths: gradients do not fall with distance", "path-length"});
+      },
+      [&] { return ledger.Add({"", "long-sentences"}); },
   };
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (options.progress) options.progress(i, steps.size());

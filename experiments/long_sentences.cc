@@ -17,6 +17,7 @@ using nlohmann::ordered_json;
 
 constexpr int kShort = 5;  // between these lengths the rule compares
 constexpr int kLong = 30;
+constexpr int kLongest = 60;
 constexpr double kLost = 0.80;
 constexpr double kKept = 0.95;
 
@@ -42,6 +43,48 @@ double LeastKept(const ResultGroup& group) {
 std::string TextOfLosses(const ResultGroup& group) {
   return fmt::format("{:.1f} at {} words, {:.1f} at {}", group.Bleu(kShort).mean, kShort,
                      group.Bleu(kLong).mean, kLong);
+}
+
+// One claim of the ledger.
+ordered_json ClaimOf(const std::string& claim, bool holds, const std::string& number) {
+  return {
+      {"claim", claim}, {"verdict", holds ? "reproduced" : "not reproduced"}, {"number", number}};
+}
+
+// The parts of the record's claim that stand alone, each with its own verdict.
+ordered_json ClaimsOf(const std::vector<JobResult>& results, const ResultGroup& fixed,
+                      const ResultGroup& bahdanau, const LengthVerdict& judged) {
+  ordered_json claims = ordered_json::array();
+  claims.push_back(ClaimOf("A context of fixed size loses long sentences",
+                           judged.fixed_lost >= kLost, "BLEU " + TextOfLosses(fixed) + "."));
+  claims.push_back(ClaimOf("Attention restores them", judged.bahdanau_kept >= kKept,
+                           "BLEU " + TextOfLosses(bahdanau) + ", trained to 30 words."));
+  // One word in kLong would be chance.
+  const double aligned =
+      bahdanau.Mean(kLong, [](const LengthResult& at) { return at.forced.on_word.value(); }).mean;
+  claims.push_back(ClaimOf(
+      "Alignment is learned without being taught", aligned >= 0.5,
+      fmt::format("At {} words the largest weight lies on the true source word for {:.0f}% of the "
+                  "target words (chance: {:.0f}%).",
+                  kLong, 100 * aligned, 100.0 / kLong)));
+  const std::vector<ResultGroup> widths = GroupsOf(results, "width");
+  if (widths.empty()) return claims;
+  bool all_lose = true;
+  bool later = true;  // each width has more at kLong than the one before
+  double before = fixed.Bleu(kLong).mean;
+  std::string number = fmt::format("BLEU at {} and {} words: width {} {:.1f} and {:.1f}", kLong,
+                                   kLongest, fixed.job.decoder, before, fixed.Bleu(kLongest).mean);
+  for (const ResultGroup& group : widths) {
+    const double now = group.Bleu(kLong).mean;
+    later = later && now > before;
+    before = now;
+    all_lose = all_lose && group.Bleu(kLongest).mean <= (1 - kLost) * group.Bleu(kShort).mean;
+    number +=
+        fmt::format(", {} {:.1f} and {:.1f}", group.job.decoder, now, group.Bleu(kLongest).mean);
+  }
+  claims.push_back(
+      ClaimOf("Widening a fixed context only postpones the loss", later && all_lose, number + "."));
+  return claims;
 }
 
 }  // namespace
@@ -119,6 +162,7 @@ ordered_json LongSentencesRecord(const ExperimentOptions& options,
         "at {} words that a variant of attention keeps up to {}: {:.1f}% ({}).",
         seeds.size(), seeds.size() == 1 ? "" : "s", TextOfLosses(*fixed), 100 * judged.fixed_lost,
         TextOfLosses(*bahdanau), kShort, kLong, 100 * judged.least_kept, judged.least_model);
+    record["claims"] = ClaimsOf(results, *fixed, *bahdanau, judged);
   }
   AddLengthTables(results, &record);
   record["notes"] = {

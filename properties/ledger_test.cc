@@ -50,7 +50,10 @@ TEST(Ledger, OwnChecksHold) {
 
 TEST(Ledger, TakesVerdictsAndNumbersFromRecordsAtHand) {
   ExperimentOptions options;
-  const ordered_json given = {{"verdict", "refuted"}, {"summary", "given"}};
+  const ordered_json given = {
+      {"verdict", "refuted"},
+      {"summary", "given"},
+      {"claims", {{{"claim", "listed"}, {"verdict", "refuted"}, {"number", "given"}}}}};
   std::set<std::string> asked;
   options.finished = [&](const std::string& name) {
     asked.insert(name);
@@ -65,6 +68,7 @@ TEST(Ledger, TakesVerdictsAndNumbersFromRecordsAtHand) {
     EXPECT_EQ(row[1] == "refuted", !own) << row;
     if (!own) linked.insert(row[3]);
   }
+  EXPECT_EQ((*record)["tables"][0]["rows"].back()[0], "listed");
   EXPECT_EQ(linked, asked);
   EXPECT_GE(asked.size(), 5u);
   EXPECT_EQ((*record)["verdict"], "reproduced with limits");
