@@ -35,6 +35,7 @@ struct Piece {
   CloseValues close;
   std::vector<std::vector<float>> y;  // by subject
   std::vector<PieceErrors> errors;    // likewise
+  PieceErrors rounding;               // of the correctly rounded results, for an endless range
 };
 
 struct Candidate {
@@ -71,23 +72,28 @@ struct Sums {
   }
 };
 
-double ErrorOf(double value, double inverse_ulp, float got) {
+// The value is at most 2^129 or -infinity; NaN and infinities by selections, not by branches.
+inline double ErrorOf(double value, double inverse_ulp, float got) {
   constexpr double kOverflow = 0x1p128;
-  const double exact = std::isinf(value) ? value : std::min(value, kOverflow);
-  double finite = static_cast<double>(got);
-  if (finite == kInfinity && exact <= kOverflow) finite = kOverflow;
+  const double exact = value > kOverflow ? kOverflow : value;
+  const double wide = static_cast<double>(got);
+  const double finite = wide > kOverflow ? kOverflow : wide;
   const double error = finite == exact ? 0.0 : std::fabs(finite - exact) * inverse_ulp;
-  if (!std::isnan(error)) return error;
-  return std::isnan(value) && std::isnan(got) ? 0.0 : kInfinity;
+  const bool both_nan = (value != value) & (got != got);
+  return error == error ? error : (both_nan ? 0.0 : kInfinity);
 }
 
-bool IsRight(float got, float wanted) {
-  return got == wanted || (std::isnan(got) && std::isnan(wanted));
+inline bool IsRight(float got, float wanted) {
+  return (got == wanted) | ((got != got) & (wanted != wanted));
+}
+
+bool IsUnlimited(const FunctionSubject& subject) {
+  constexpr float kAll = std::numeric_limits<float>::infinity();
+  return subject.lowest == -kAll && subject.highest == kAll;
 }
 
 bool Answers(const FunctionSubject& subject, float x) {
-  constexpr float kAll = std::numeric_limits<float>::infinity();
-  if (subject.lowest == -kAll && subject.highest == kAll) return true;
+  if (IsUnlimited(subject)) return true;
   return x >= subject.lowest && x <= subject.highest;
 }
 
@@ -95,15 +101,28 @@ using Errors = std::array<double, kPiece>;
 
 PieceErrors Measure(const FunctionSubject& subject, const Piece& piece, const std::vector<float>& y,
                     Errors* errors) {
+  const std::size_t n = y.size();
+  const bool unlimited = IsUnlimited(subject);
+  const double* const value = piece.close.value.data();
+  const double* const inverse = piece.close.inverse_ulp.data();
+  for (std::size_t i = 0; i < n; ++i) (*errors)[i] = ErrorOf(value[i], inverse[i], y[i]);
   PieceErrors sums;
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    const bool answers = Answers(subject, piece.x[i]);
-    const double error = ErrorOf(piece.close.value[i], piece.close.inverse_ulp[i], y[i]);
-    (*errors)[i] = answers ? error : 0.0;
-    sums.inputs += answers ? 1u : 0u;
-    sums.wrong += answers && !IsRight(y[i], piece.close.wanted[i]) ? 1u : 0u;
+  if (unlimited) {
+    std::uint32_t wrong = 0;
+    for (std::size_t i = 0; i < n; ++i) wrong += IsRight(y[i], piece.close.wanted[i]) ? 0u : 1u;
+    sums.inputs = n;
+    sums.wrong = wrong;
+  } else {
+    for (std::size_t i = 0; i < n; ++i) {
+      const bool answers = Answers(subject, piece.x[i]);
+      (*errors)[i] = answers ? (*errors)[i] : 0.0;
+      sums.inputs += answers ? 1u : 0u;
+      sums.wrong += answers && !IsRight(y[i], piece.close.wanted[i]) ? 1u : 0u;
+    }
   }
-  for (std::size_t i = 0; i < y.size(); ++i) sums.largest = std::max(sums.largest, (*errors)[i]);
+  for (std::size_t i = 0; i < n; ++i) {
+    sums.largest = (*errors)[i] > sums.largest ? (*errors)[i] : sums.largest;
+  }
   return sums;
 }
 
@@ -119,23 +138,36 @@ std::uint64_t Differing(const FunctionSubject& subject, const std::vector<float>
   return count;
 }
 
-// `first` is the first subject of the same library and variant; the same bits have the same errors.
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// `first` is the first subject of the same library and variant. The same bits have the same errors:
+// those of the first and of correct rounding, which most of a function's constant parts have, are
+// not measured again.
 void Add(const std::vector<FunctionSubject>& subjects, std::size_t s, std::size_t first,
          Piece* piece, Sums* sums) {
   const FunctionSubject& subject = subjects[s];
   const std::vector<float>& y = piece->y[s];
   const std::uint64_t differs = s == first ? 0 : Differing(subject, piece->x, piece->y[first], y);
   Errors errors;
-  const bool alike = s != first && differs == 0;
-  piece->errors[s] = alike ? piece->errors[first] : Measure(subject, *piece, y, &errors);
-  const PieceErrors& found = piece->errors[s];
+  bool measured = false;
+  PieceErrors& found = piece->errors[s];
+  if (s != first && differs == 0) {
+    found = piece->errors[first];
+  } else if (IsUnlimited(subject) && SameBits(y, piece->close.wanted)) {
+    found = piece->rounding;
+  } else {
+    found = Measure(subject, *piece, y, &errors);
+    measured = true;
+  }
   sums->tally.inputs += found.inputs;
   sums->tally.wrong += found.wrong;
   sums->tally.differs += differs;
   double& binade = sums->tally.by_binade[std::bit_cast<std::uint32_t>(piece->x[0]) >> 23];
   binade = std::max(binade, found.largest);
   if (!sums->Keeps(found.largest)) return;
-  if (alike) Measure(subject, *piece, y, &errors);
+  if (!measured) Measure(subject, *piece, y, &errors);
   for (std::size_t i = 0; i < y.size(); ++i) {
     if (sums->Keeps(errors[i])) sums->Keep({errors[i], piece->x[i], y[i]});
   }
@@ -184,6 +216,8 @@ class Scan {
             static_cast<std::uint32_t>(ranges[p].first + i * ranges[p].stride));
       }
       EvaluateClosely(function_, piece.x, &piece.close);
+      Errors errors;
+      piece.rounding = Measure({}, piece, piece.close.wanted, &errors);
       FreeExactCaches();
     });
     for (std::size_t begin = 0; begin < subjects_.size();) {
