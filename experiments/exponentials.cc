@@ -4,27 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/digest.h"
 #include "experiments/exact_function.h"
 #include "experiments/experiment.h"
-#include "experiments/highway_functions.h"
+#include "experiments/function_subjects.h"
 #include "experiments/record.h"
 #include "experiments/ulp_scan.h"
-#include "optimized/functions.h"
-#include "optimized/mode.h"
 #include "optimized/targets.h"
-#if defined(__GLIBC__)
-#include <gnu/libc-version.h>
-#endif
 
 namespace attest {
 namespace {
@@ -32,125 +24,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kClaimedUlp = 0.75;
-constexpr float kLargest = std::numeric_limits<float>::max();
-constexpr float kLeast = std::numeric_limits<float>::denorm_min();
-constexpr Mode kModes[] = {Mode::kFast, Mode::kReproducible, Mode::kAccurate};
 constexpr std::uint32_t kQuickStride = 1u << 10;
 constexpr std::uint32_t kThinStride = 1u << 6;  // full: where one float takes too long
-
-using OurEach = void (*)(Mode, const float*, float*, std::size_t);
-using PlainEach = void (*)(const float*, float*, std::size_t);
-
-template <float (*kFunction)(float)>
-void OneByOne(const float* x, float* y, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) y[i] = kFunction(x[i]);
-}
-
-struct Question {
-  ExactFunction function;
-  std::vector<std::pair<std::string, OurEach>> ours;
-  PlainEach highway;  // null: it has none
-  float highway_lowest;
-  float highway_highest;
-  PlainEach c_library;
-  std::string c_name;
-  // Of glibc: the largest error as published, in digits as printed, and how many results are wrong;
-  // empty and 0 where nothing is.
-  std::string published;
-  std::uint64_t published_wrong;
-  // Where all floats showed the largest errors of some variant.
-  std::vector<float> witnesses;
-};
-
-const std::vector<Question>& Questions() {
-  static const std::vector<Question> questions{
-      {ExactFunction::kExp,
-       {{"exp", ExpEach}},
-       HighwayExpEach,
-       -kLargest,
-       104.0f,
-       OneByOne<std::exp>,
-       "expf",
-       "0.502",
-       170635,
-       {-0x1.ce651ep-8f, -0x1.79050cp+2f, 0x1.e00788p+5f, -0x1.5ed25p+6f, -0x1.5ebab8p+6f,
-        -0x1.787e06p+2f, -0x1.78b05ep+2f}},
-      {ExactFunction::kExp2,
-       {{"2^x", Exp2Each}, {"2^x in softmax", SoftmaxExp2Each}},
-       nullptr,
-       0.0f,
-       0.0f,
-       OneByOne<std::exp2>,
-       "exp2f",
-       "0.502",
-       168353,
-       {-0x1.4795f8p-7f, -0x1.fc993ap-2f, 0x1.22516ep-1f, -0x1.f9cf08p+6f, -0x1.fa3facp+6f,
-        -0x1.f9fc6ap+6f, 0x1.fe3a54p-2f, -0x1.f98784p+6f, -0x1.fa41d6p+6f}},
-      {ExactFunction::kLog,
-       {{"ln", LogEach}},
-       HighwayLogEach,
-       kLeast,
-       kLargest,
-       OneByOne<std::log>,
-       "logf",
-       "0.818",
-       0,
-       {0x1.060106p+0f, 0x1.69cf3ep+0f, 0x1.48ace6p+0f, 0x1.65e622p-1f}},
-      {ExactFunction::kTanh,
-       {{"tanh", TanhEach}},
-       HighwayTanhEach,
-       -kLargest,
-       kLargest,
-       OneByOne<std::tanh>,
-       "tanhf",
-       "2.19",
-       0,
-       {0x1.ddca18p-3f, 0x1.ff7a42p-5f, -0x1.656186p-3f}},
-  };
-  return questions;
-}
-
-std::string CLibrary() {
-#if defined(__GLIBC__)
-  return fmt::format("glibc {}", gnu_get_libc_version());
-#else
-  return "C library";
-#endif
-}
-
-FunctionSubject OurSubject(const std::string& name, OurEach each, Mode mode,
-                           std::string_view target) {
-  FunctionSubject subject;
-  subject.library = "Attest";
-  subject.variant = fmt::format("{}, {}", name, NameOf(mode));
-  subject.target = target;
-  subject.each = [each, mode](const float* x, float* y, std::size_t n) { each(mode, x, y, n); };
-  if (each == OurEach{SoftmaxExp2Each}) {
-    subject.highest = 127.5f;
-    if (mode == Mode::kFast) subject.lowest = std::nextafter(-126.5f, 0.0f);  // below may flush
-  }
-  return subject;
-}
-
-std::vector<FunctionSubject> SubjectsOf(const Question& question) {
-  std::vector<FunctionSubject> subjects;
-  for (const std::string_view target : RunnableTargets()) {
-    for (const auto& [name, each] : question.ours) {
-      for (const Mode mode : kModes) subjects.push_back(OurSubject(name, each, mode, target));
-    }
-    if (question.highway == nullptr) continue;
-    subjects.push_back({"Highway", std::string(NameOf(question.function)), std::string(target),
-                        question.highway, question.highway_lowest, question.highway_highest});
-  }
-  subjects.push_back({CLibrary(), question.c_name, "", question.c_library});
-  return subjects;
-}
-
-// Emulated multiply-adds, vectors of four floats without SSE4 and none at all take too long.
-bool TakesLong(const FunctionSubject& subject) {
-  if (subject.target.empty() || subject.target.starts_with("AVX")) return false;
-  return subject.target != "SSE4" || subject.variant.ends_with("reproducible");
-}
 
 struct Line {
   FunctionSubject subject;
@@ -160,13 +35,13 @@ struct Line {
 // What is to be run: one function, some subjects, some floats. `keep` says whose tallies count;
 // others are there to compare bits with.
 struct Pass {
-  const Question* question;
+  const FunctionQuestion* question;
   std::vector<FunctionSubject> subjects;
   std::vector<bool> keep;
   std::vector<FloatRange> ranges;
 };
 
-std::vector<Pass> PassesOf(const Question& question, bool quick) {
+std::vector<Pass> PassesOf(const FunctionQuestion& question, bool quick) {
   const std::vector<FunctionSubject> subjects = SubjectsOf(question);
   std::vector<FloatRange> sample = EveryFloat(quick ? kQuickStride : kThinStride);
   for (const float x : question.witnesses) {
@@ -221,7 +96,7 @@ ordered_json ExpSeries(const std::vector<Line>& lines) {
 
 StatusOr<ordered_json> RunExponentials(const ExperimentOptions& options) {
   std::vector<Pass> passes;
-  for (const Question& question : Questions()) {
+  for (const FunctionQuestion& question : FunctionQuestions()) {
     for (Pass& pass : PassesOf(question, options.quick)) passes.push_back(std::move(pass));
   }
   std::size_t all = 0;
@@ -233,7 +108,7 @@ StatusOr<ordered_json> RunExponentials(const ExperimentOptions& options) {
     }
   }
   std::size_t done = 0;
-  std::vector<std::vector<Line>> lines(Questions().size());
+  std::vector<std::vector<Line>> lines(FunctionQuestions().size());
   for (const Pass& pass : passes) {
     StatusOr<std::vector<UlpTally>> tallies =
         ScanFunction(pass.question->function, pass.subjects, pass.ranges, options.threads,
@@ -242,7 +117,7 @@ StatusOr<ordered_json> RunExponentials(const ExperimentOptions& options) {
                        if (options.progress) options.progress(done, all);
                      });
     if (!tallies.ok()) return tallies.status();
-    auto& of_function = lines[static_cast<std::size_t>(pass.question - Questions().data())];
+    auto& of_function = lines[static_cast<std::size_t>(pass.question - FunctionQuestions().data())];
     for (std::size_t s = 0; s < pass.subjects.size(); ++s) {
       if (pass.keep[s]) of_function.push_back({pass.subjects[s], (*tallies)[s]});
     }
@@ -259,8 +134,8 @@ StatusOr<ordered_json> RunExponentials(const ExperimentOptions& options) {
   double reproducible_exp = 0.0;
   double accurate_exp = 0.0;
   double highway_exp = 0.0;
-  for (std::size_t q = 0; q < Questions().size(); ++q) {
-    const Question& question = Questions()[q];
+  for (std::size_t q = 0; q < FunctionQuestions().size(); ++q) {
+    const FunctionQuestion& question = FunctionQuestions()[q];
     struct Variant {
       std::string name;
       double largest = 0.0;
