@@ -75,7 +75,8 @@ const std::vector<FunctionQuestion>& FunctionQuestions() {
        "logf",
        "0.818",
        0,
-       {0x1.060106p+0f, 0x1.69cf3ep+0f, 0x1.48ace6p+0f, 0x1.65e622p-1f}},
+       {0x1.060106p+0f, 0x1.69cf3ep+0f, 0x1.48ace6p+0f, 0x1.65e622p-1f, 0x1.4785cap+0f,
+        0x1.69bdbap-1f}},
       {ExactFunction::kTanh,
        {{"tanh", TanhEach}},
        HighwayTanhEach,
@@ -85,7 +86,7 @@ const std::vector<FunctionQuestion>& FunctionQuestions() {
        "tanhf",
        "2.19",
        0,
-       {0x1.ddca18p-3f, 0x1.ff7a42p-5f, -0x1.656186p-3f}},
+       {0x1.ddca18p-3f, 0x1.ff7a42p-5f, 0x1.656186p-3f, 0x1.65aabep-3f}},
   };
   return questions;
 }

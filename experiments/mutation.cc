@@ -25,7 +25,7 @@ using nlohmann::ordered_json;
 // Seeds by which nothing right may be flagged, in a full run that does not say how many.
 constexpr std::uint64_t kFullSeeds = 2;
 // Audits of smaller cases on the way to the smallest.
-constexpr Index kQuickCalls = 60;
+constexpr Index kQuickCalls = 20;
 constexpr Index kFullCalls = 1000;
 
 std::string CodesOf(const MutationRow& row) {

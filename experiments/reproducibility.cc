@@ -184,7 +184,6 @@ StatusOr<ordered_json> RunReproducibility(const ExperimentOptions& options) {
   const std::size_t all = Kernels().size() + peers.size();
   std::vector<KernelReport> kernels;
   if (Status s = CompareKernels(cases, options, all, &kernels); !s.ok()) return s;
-  std::size_t done = kernels.size();
   for (const KernelReport& kernel : kernels) {
     const bool promised = kernel.mode == Mode::kReproducible;
     ordered_json digests = {kernel.info.name};
@@ -208,22 +207,28 @@ StatusOr<ordered_json> RunReproducibility(const ExperimentOptions& options) {
     }
   }
 
-  for (const PeerEntry& peer : peers) {
-    if (options.progress) options.progress(++done, all);
-    const StatusOr<std::unique_ptr<Subject>> subject = MakePeerSubject(peer.name, ProcessLimits{});
+  // Each in a process of its own, so side by side.
+  std::vector<std::unique_ptr<Subject>> subjects(peers.size());
+  std::vector<BitReport> reports(peers.size());
+  ThreadPool pool(options.threads);
+  pool.Run(peers.size(), [&](std::size_t i, std::size_t /*thread*/) {
+    StatusOr<std::unique_ptr<Subject>> subject = MakePeerSubject(peers[i].name, ProcessLimits{});
     if (!subject.ok()) {
-      notes.push_back("Left out: " + subject.status().message());
+      reports[i].failure = subject.status().message();
+      return;
+    }
+    subjects[i] = *std::move(subject);
+    reports[i] = CompareBits(*subjects[i], cases);
+  });
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    if (!reports[i].failure.empty()) {
+      notes.push_back(fmt::format("Left out: {}: {}", peers[i].name, reports[i].failure));
       continue;
     }
-    const BitReport report = CompareBits(**subject, cases);
-    if (!report.failure.empty()) {
-      notes.push_back(fmt::format("Left out: {}: {}", peer.name, report.failure));
-      continue;
-    }
-    const SubjectInfo& info = (*subject)->info();
+    const SubjectInfo& info = subjects[i]->info();
     ++compared_peers;
-    faithless_peers += KeepsItsWord(info, report) ? 0 : 1;
-    peer_rows.push_back(RowOf(info, PromiseOf(info), report));
+    faithless_peers += KeepsItsWord(info, reports[i]) ? 0 : 1;
+    peer_rows.push_back(RowOf(info, PromiseOf(info), reports[i]));
   }
   others_hold = others_hold && faithless_peers == 0;
   if (options.progress) options.progress(all, all);
