@@ -38,8 +38,8 @@ class ReportRun {
   Status Make() {
     for (std::size_t first = 0; first < parts_.size();) {
       std::size_t last = first + 1;
-      while (!parts_[first].target.empty() && last < parts_.size() &&
-             parts_[last].target == parts_[first].target) {
+      while (!parts_[first].group.empty() && last < parts_.size() &&
+             parts_[last].group == parts_[first].group) {
         ++last;
       }
       if (Status s = MakeTogether(first, last); !s.ok()) return s;
@@ -62,7 +62,7 @@ class ReportRun {
     int with_findings = 0;
   };
 
-  // Parts [first, last), which have one SIMD target or are one.
+  // Parts [first, last), which are of one group or one.
   Status MakeTogether(std::size_t first, std::size_t last) {
     std::optional<ScopedTarget> scope;
     if (!parts_[first].target.empty()) {

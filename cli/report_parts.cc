@@ -69,7 +69,7 @@ constexpr std::string_view kAlwaysQuick = "long-sentences";
 
 ReportPart ExperimentPart(const Experiment& experiment, const CommonOptions& common, bool full) {
   full = full && experiment.name != kAlwaysQuick;
-  return {PartKind::kExperiment, "experiment " + experiment.name, "",
+  return {PartKind::kExperiment, "experiment " + experiment.name, "", "",
           [&experiment, &common, full](const std::string& label, const ordered_json& records) {
             ExperimentOptions options;
             options.quick = !full;
@@ -93,7 +93,7 @@ ReportPart ExperimentPart(const Experiment& experiment, const CommonOptions& com
 // TensorFlow.js' own outputs on the shipped activations.
 ReportPart RecordedEnginePart(const CommonOptions& common) {
   return {
-      PartKind::kAudit, "audit of TensorFlow.js", "",
+      PartKind::kAudit, "audit of TensorFlow.js", "", "",
       [&common](const std::string&, const ordered_json&) -> StatusOr<ordered_json> {
         StatusOr<std::filesystem::path> cases = ShippedCases("use_lite");
         if (!cases.ok()) return cases.status();
@@ -109,7 +109,7 @@ ReportPart KernelPart(const std::string& kernel, std::string_view target,
                       const CommonOptions& common, const std::shared_ptr<SharedAuditor>& auditor) {
   const std::string name = fmt::format("{}@{}", kernel, target);
   return {
-      PartKind::kAudit, "audit of " + name, std::string(target),
+      PartKind::kAudit, "audit of " + name, std::string(target), std::string(target),
       [name, &common, auditor](const std::string&, const ordered_json&) -> StatusOr<ordered_json> {
         StatusOr<std::unique_ptr<Subject>> subject = MakeBuiltinSubject(name);
         if (!subject.ok()) return subject.status();
@@ -122,7 +122,7 @@ ReportPart KernelPart(const std::string& kernel, std::string_view target,
 ReportPart PeerPart(const std::string& name, const CommonOptions& common,
                     const std::shared_ptr<SharedAuditor>& auditor) {
   return {
-      PartKind::kPeer, "audit of peer:" + name, "",
+      PartKind::kPeer, "audit of peer:" + name, "peers", "",
       [name, &common, auditor](const std::string&, const ordered_json&) -> StatusOr<ordered_json> {
         StatusOr<std::unique_ptr<Subject>> subject = MakePeerSubject(name, ProcessLimits{});
         if (!subject.ok()) return subject.status();
@@ -145,8 +145,7 @@ std::vector<ReportPart> ReportParts(const CommonOptions& common, bool full) {
       common, std::vector<std::string>{"real", full ? "standard" : "quick"});
   for (const std::string_view target : RunnableTargets()) {
     for (const BuiltinKernel& kernel : BuiltinKernels()) {
-      const bool plain = kernel.name.find('-') == std::string::npos;
-      const bool wanted = full || plain || target == RunnableTargets().front();
+      const bool wanted = full || kernel.name == "tiled" || target == RunnableTargets().front();
       if (kernel.specimen || !wanted) continue;
       parts.push_back(KernelPart(kernel.name, target, common, of_kernels));
     }

@@ -19,8 +19,9 @@ enum class PartKind { kExperiment, kAudit, kPeer };
 struct ReportPart {
   PartKind kind = PartKind::kExperiment;
   std::string name;  // unique in the report
-  // The SIMD target it forces. Neighbours of one target may be made at the same time, on one thread
-  // each; empty: alone, on all threads.
+  // Neighbours of one group may be made at the same time, on one thread each; empty: alone, on all
+  // threads. Kernels are grouped by the SIMD target that they force, `target`; empty: none.
+  std::string group;
   std::string target;
   // `label` names the part in progress lines; `records` are those of the parts before.
   std::function<StatusOr<nlohmann::ordered_json>(const std::string& label,
@@ -29,7 +30,7 @@ struct ReportPart {
 };
 
 // All parts in the order of the report; `common` must outlive them. Quick: every kernel on the best
-// SIMD target, one of each algorithm on the others, suites quick and real; peers by real
+// SIMD target, `tiled` on the others, suites quick and real; peers by real
 // activations alone. Full: every kernel on every target, suites standard and real; peers by quick
 // and real.
 std::vector<ReportPart> ReportParts(const CommonOptions& common, bool full);
