@@ -6,8 +6,8 @@
 
 namespace attest::reports {
 
-// One run for all audits. Each kind of finding is a rule with its statement as help; each finding is
-// a result at the minimal case's file, where there is one, and at the logical location
+// One run for all audits. Each kind of finding is a rule with its statement as help; each finding
+// is a result at the minimal case's file, where there is one, and at the logical location
 // implementation / case / tensor. The fingerprint of a result does not depend on what was measured.
 Json SarifOf(const Report& report);
 
